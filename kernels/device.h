@@ -52,13 +52,15 @@ struct ng_ref {
 
 /*
  * Dropout whose mask is a pure function of what is dropped, never of where it
- * runs.  Element e (its index in the row: channel, or head * keys + key for
- * attention) of token at `position` of text `example` is dropped iff
+ * runs.  Element e of the token at `position` (its index in its sequence) of
+ * text `example` is dropped iff lane e % 8 of
  * philox4x32-10(key = {seed, round}, counter = {position << 16 | e / 8,
- * example, step, stream})'s 16-bit lane e % 8 (low half first) < p * 65536;
- * the kept are scaled by 1 / (1 - p) with p rounded to p16 / 65536.  For
- * attention e / 8 counts over the keys of one head and the head is in the
- * stream's low bits (stream + head).
+ * example, step, stream}) is < p16; lane l is the 16 bits of word l / 2, the
+ * low half first.  The kept are multiplied by 65536 / (65536 - p16).
+ * For rows of channels e is the channel.  For attention the token is the
+ * query, e the key's index in its sequence, and head h draws from
+ * stream + h: leave room for the heads between two streams.
+ * Positions and e / 8 are below 65536; p16 is below 65536.
  */
 struct ng_dropout {
 	uint32_t p16;             /* probability * 65536; 0 = off */
@@ -111,7 +113,7 @@ struct ng_device {
 	int (*linear_dx)(struct ng_device *dev, struct ng_ref dx, struct ng_ref dy, struct ng_ref w, size_t T,
 		size_t K, size_t N, bool accumulate);
 	/* accumulates dw(N,K) += dy(T,N)^T x(T,K) and db(N) += sum_t dy(t,N); either may be absent.
-	 * Fixed pieces of dw, the whole of T in each, so equal for any threads. */
+	 * Fixed pieces of dw, the whole of T in each, so equal for any threads.  T is limited by int. */
 	int (*linear_dw)(struct ng_device *dev, struct ng_ref dw, struct ng_ref db, struct ng_ref dy, struct ng_ref x,
 		size_t T, size_t K, size_t N);
 	/* General c(M,N) = alpha * op(a) op(b) + beta * c; op transposes if ta/tb; lda, ldb, ldc in
@@ -123,13 +125,15 @@ struct ng_device {
 	/* x(T,C) = wte[ids[t]] + wpe[pos[t]] (absent: no positions) + wtt[0] (absent: none). ids, pos int32 (T). */
 	int (*embed)(struct ng_device *dev, struct ng_ref x, struct ng_ref ids, struct ng_ref pos, struct ng_ref wte,
 		struct ng_ref wpe, struct ng_ref wtt, size_t T, size_t C);
-	/* accumulates dwte(V,C), dwpe, dwtt row 0, in token order; any may be absent. */
+	/* accumulates dwte(V,C), dwpe, dwtt row 0, in token order; any may be absent. ids and pos are trusted. */
 	int (*embed_bwd)(struct ng_device *dev, struct ng_ref dwte, struct ng_ref dwpe, struct ng_ref dwtt,
 		struct ng_ref dx, struct ng_ref ids, struct ng_ref pos, size_t T, size_t C);
 
 	/* ---- layer norm with the residual and dropout around it ---- */
 	/* s(T,C) = dropout_x(x) + res (res absent: none); y = dropout_y((s - mean) * rstd * gamma + beta);
-	 * mean, rstd (T); biased variance, eps inside the root.  s may alias x.  Either dropout may be NULL.
+	 * mean, rstd (T); biased variance, eps inside the root.  Either dropout may be NULL.  Rows are done one
+	 * by one: s may alias x or res; y may alias x, res or s (then s is lost).  s, mean, rstd may be absent
+	 * when no backward follows.
 	 * x-dropout serves the residual branches, y-dropout the embeddings. */
 	int (*layernorm)(struct ng_device *dev, struct ng_ref y, struct ng_ref s, struct ng_ref mean,
 		struct ng_ref rstd, struct ng_ref x, struct ng_ref res, struct ng_ref gamma, struct ng_ref beta, float eps,
@@ -145,7 +149,7 @@ struct ng_device {
 
 	/* ---- attention within each sequence ---- */
 	/* qkv(T,3C): q, k, v of a token side by side, each (H,D).  p = softmax_keys(q k^T / sqrt(D) + bias);
-	 * ctx(T,C) = dropout(p) v;  lse(T,H) = log sum exp of the scores (for the backward).
+	 * ctx(T,C) = dropout(p) v;  lse(T,H) = log sum exp of the scores (for the backward; may be absent).
 	 * bias absent, or (NB,H) with bucket(distance) as MPNet: conventions 3.2, 32 buckets, the row of
 	 * NB = 32 chosen by key - query; the function computes buckets itself. */
 	int (*attention)(struct ng_device *dev, struct ng_ref ctx, struct ng_ref lse, struct ng_ref qkv,
@@ -157,13 +161,15 @@ struct ng_device {
 		size_t T, size_t C, size_t H, const struct ng_dropout *drop);
 
 	/* ---- pooling and what follows it ---- */
-	/* e(S,C) from x(T,C) (conventions 3.4). first (S) int32 or absent: tokens of each sequence left out
-	 * of pooling at its start (include_prompt false). */
-	int (*pool)(struct ng_device *dev, struct ng_ref e, struct ng_ref x, struct ng_ref cu, struct ng_ref first,
-		size_t S, size_t T, size_t C, enum ng_pool mode);
-	/* dx(T,C) overwritten. x is needed by MAX only (ties: the first token takes all). */
-	int (*pool_bwd)(struct ng_device *dev, struct ng_ref dx, struct ng_ref de, struct ng_ref x, struct ng_ref cu,
+	/* e(S,C), rows lde >= C elements apart (several modes side by side: C times their number), from x(T,C)
+	 * (conventions 3.4). first (S) int32 or absent: tokens of each sequence left out of pooling at its start
+	 * (include_prompt false); a sequence with none left gives zeros. */
+	int (*pool)(struct ng_device *dev, struct ng_ref e, size_t lde, struct ng_ref x, struct ng_ref cu,
 		struct ng_ref first, size_t S, size_t T, size_t C, enum ng_pool mode);
+	/* dx(T,C) (=, or += when accumulate). x is needed by MAX only (ties: the first token takes all). */
+	int (*pool_bwd)(struct ng_device *dev, struct ng_ref dx, struct ng_ref de, size_t ldde, struct ng_ref x,
+		struct ng_ref cu, struct ng_ref first, size_t S, size_t T, size_t C, enum ng_pool mode,
+		bool accumulate);
 	/* y = x / max(||x||, 1e-12); norm (B). y may alias x. */
 	int (*normalize)(struct ng_device *dev, struct ng_ref y, struct ng_ref norm, struct ng_ref x, size_t B, size_t C);
 	/* dx = (dy - y (y.dy)) / max(norm, 1e-12); dx may alias dy. */
@@ -194,7 +200,8 @@ struct ng_device {
 };
 
 /* spec: "auto", "cpu" (others when they exist).  threads 0 = 1.  isa: NULL = best this CPU has, or
- * "c", "sse2", "avx2" to force one (tests). Opens or returns a status; why, if not NULL, gets static text. */
+ * "c", "sse2", "avx2" to force one (tests). Opens or returns a status; why, if not NULL, gets static text.
+ * One thread at a time may use a device; close() ends its threads. */
 int ng_device_open(struct ng_device **out, const char *spec, int threads, const char *isa, const char **why);
 
 #endif
