@@ -15,7 +15,7 @@ Arrays are safetensors, one file a model (t/golden/NAME.golden.safetensors):
   pool/MODE (20,H) F64           tiny-bert: other poolings, not normalised
   prompt (20,D) F64              tiny-bert: prompt of texts.json in front,
                                  its tokens left out of the mean
-  loss/N (1) F64                 MNRL, scale 20, first 8 rows of "pairs",
+  loss/N (1) F64                 MNRL, scale 20, first 8 rows of "pairs" (minilm: "rolled_pairs"),
                                  N = 0, 1, 2 hard negatives a row
   grad/N/TENSOR                  its gradient (tiny: F32, rounded from float64; N = 0, 2)
   gradnorm/N/TENSOR (1) F64      minilm: its norm
@@ -46,7 +46,7 @@ from safetensors.numpy import save_file as _save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from texts import TEXTS, pairs  # noqa: E402
+from texts import TEXTS, pairs, rolled_pairs  # noqa: E402
 
 SEED = 20240601
 PROMPT = "the dose: "
@@ -282,7 +282,7 @@ CURVES = {  # optimizer, schedule, warm-up, decay
 }
 
 
-def curve(folder, double, kind, base_lr, T=20):
+def curve(folder, rows, double, kind, base_lr, T=20):
     opt_name, sched, w, wd = CURVES[kind]
     model = load(folder, double)
     params = named(model, folder)
@@ -293,7 +293,6 @@ def curve(folder, double, kind, base_lr, T=20):
         opt = torch.optim.AdamW(groups, lr=base_lr, betas=(0.9, 0.999), eps=1e-8)
     else:
         opt = torch.optim.SGD(groups, lr=base_lr, momentum=0.9)
-    rows = pairs()
     losses, norms, lrs = [], [], []
     for s in range(T):
         batch = rows[8 * (s % 4):8 * (s % 4) + 8]
@@ -336,7 +335,8 @@ def golden(name, folder, full):
         out["prompt"] = torch.cat(rows).double().numpy()
         m64[1].include_prompt = True
 
-    rows = pairs()[:8]
+    all_rows = pairs() if full else rolled_pairs()
+    rows = all_rows[:8]
     for n in (0, 1, 2):
         columns = [[r[c] for r in rows] for c in range(2 + n)]
         m64.zero_grad()
@@ -360,8 +360,8 @@ def golden(name, folder, full):
                 out[f"gradpick/{n}/{pname}"] = flat[pick.astype(np.int64)]
     lr = {"adamw": 2e-4, "adamw_wd": 2e-4, "sgd": 0.004} if full else {"adamw": 2e-5}
     for kind, base in lr.items():
-        l64, n64, lrs = curve(folder, True, kind, base)
-        l32, _, _ = curve(folder, False, kind, base)
+        l64, n64, lrs = curve(folder, all_rows, True, kind, base)
+        l32, _, _ = curve(folder, all_rows, False, kind, base)
         rel = max(abs(a - b) / abs(a) for a, b in zip(l64, l32))
         print(f"  {kind}: loss {l64[0]:.4f} -> {l64[-1]:.4f}, float32 differs by {rel:.2g}")
         out[f"curve/{kind}/loss64"] = np.array(l64)
@@ -386,7 +386,8 @@ MODELS = {  # family, heads, pooling, dense, normalize
 def main(args):
     torch.set_num_threads(2)
     what = args or ["tiny", "golden"]
-    write_json(os.path.join(HERE, "texts.json"), {"prompt": PROMPT, "texts": TEXTS, "pairs": pairs()})
+    write_json(os.path.join(HERE, "texts.json"), {"prompt": PROMPT, "texts": TEXTS, "pairs": pairs(),
+                                                 "rolled_pairs": rolled_pairs()})
     if "tiny" in what:
         for name, spec in MODELS.items():
             tiny(name, *spec)
