@@ -33,5 +33,8 @@ int ng_state_path(char **out, const char *given, const char *sub, struct ng_err 
 uint64_t ng_memory_limit(const char **why);
 /* CPUs allowed by affinity and cgroup quota (rounded up, at least 1). */
 int ng_cpu_count(void);
+/* The same with /proc and /sys looked for under root (tests). */
+uint64_t ng_memory_limit_at(const char *root, const char **why);
+int ng_cpu_count_at(const char *root);
 
 #endif
