@@ -41,8 +41,8 @@ static const struct word strategies[] = { { "fedavg", NG_STRATEGY_FEDAVG, false 
 	{ NULL, 0, false } };
 static const struct word weightings[] = { { "examples", NG_WEIGHTS_EXAMPLES, false },
 	{ "steps", NG_WEIGHTS_STEPS, false }, { "equal", NG_WEIGHTS_EQUAL, false }, { NULL, 0, false } };
-static const struct word codecs[] = { { "f32", 0, false }, { "bf16", 1, true }, { "f16", 1, true },
-	{ "int8", 1, true }, { "int4", 1, true }, { "topk", 1, true }, { "lowrank", 1, true }, { NULL, 0, false } };
+static const struct word codecs[] = { { "f32", 0, false }, { "bf16", 1, true }, { "f16", 1, true }, { "int8", 1, true },
+	{ "int4", 1, true }, { "topk", 1, true }, { "lowrank", 1, true }, { NULL, 0, false } };
 static const struct word seals[] = { { "none", NG_SEAL_NONE, false }, { "updates", NG_SEAL_UPDATES, true },
 	{ "all", NG_SEAL_ALL, true }, { NULL, 0, false } };
 
@@ -86,8 +86,8 @@ static void read_long(struct reader *r, long *out, const json_t *obj, const char
 	*out = (long)d;
 }
 
-static void read_double(struct reader *r, double *out, const json_t *obj, const char *key, double min, double max,
-	bool above)
+static void read_double(
+	struct reader *r, double *out, const json_t *obj, const char *key, double min, double max, bool above)
 {
 	const json_t *v = get(obj, key);
 	char what[96];
@@ -147,7 +147,8 @@ static void check_keys(struct reader *r, const json_t *obj, const char *prefix, 
 	json_t *value;
 	char shown[80];
 
-	json_object_foreach((json_t *)obj, key, value) {
+	json_object_foreach((json_t *)obj, key, value)
+	{
 		size_t i = 0;
 		while (keys[i] && strcmp(keys[i], key) != 0)
 			i++;
@@ -187,7 +188,8 @@ static void read_deadline(struct reader *r, long long *out, const json_t *obj)
 	if (json_is_integer(v))
 		seconds = json_integer_value(v);
 	if (!ok || seconds < 1 || seconds > 10LL * 366 * 86400)
-		fail(r, "deadline", "must be a duration such as \"90s\", \"30m\", \"12h\" or \"7d\", at most ten years");
+		fail(r, "deadline",
+			"must be a duration such as \"90s\", \"30m\", \"12h\" or \"7d\", at most ten years");
 	else
 		*out = seconds;
 }
@@ -318,7 +320,7 @@ static void read_aggregate(struct reader *r, struct ng_experiment *exp, const js
 	read_word(r, &weights, o, "aggregate.weights", weightings);
 	read_long(r, &exp->staleness, o, "aggregate.staleness", 0, 1000);
 	exp->strategy = (enum ng_strategy)strategy;
-	exp->weights = (enum ng_weights)weights;
+	exp->weights = (enum ng_weighting)weights;
 }
 
 static void read_root(struct reader *r, struct ng_experiment *exp, const json_t *root)
@@ -427,8 +429,8 @@ int ng_experiment_parse(struct ng_experiment *out, const char *text, size_t len,
 	return 0;
 }
 
-int ng_experiment_load(struct ng_experiment *out, const char *path, const char *const *set, size_t n_set,
-	struct ng_err *err)
+int ng_experiment_load(
+	struct ng_experiment *out, const char *path, const char *const *set, size_t n_set, struct ng_err *err)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -494,14 +496,20 @@ int ng_experiment_supported(const struct ng_experiment *exp, struct ng_err *err)
 			return ng_fail(err, NG_USAGE, "experiment '%s': %s \"%s\" is not carried out by this version",
 				exp->name, rows[i].key, rows[i].text);
 	if (t->trainable != NG_TRAINABLE_FULL)
-		return ng_fail(err, NG_USAGE, "experiment '%s': train.trainable other than \"full\" is not carried out "
-					      "by this version", exp->name);
+		return ng_fail(err, NG_USAGE,
+			"experiment '%s': train.trainable other than \"full\" is not carried out "
+			"by this version",
+			exp->name);
 	if (exp->staleness)
-		return ng_fail(err, NG_USAGE, "experiment '%s': aggregate.staleness above 0 is not carried out by this "
-					      "version", exp->name);
+		return ng_fail(err, NG_USAGE,
+			"experiment '%s': aggregate.staleness above 0 is not carried out by this "
+			"version",
+			exp->name);
 	if (exp->n_members)
-		return ng_fail(err, NG_USAGE, "experiment '%s': members are not carried out by this version; leave "
-					      "them out and use --open", exp->name);
+		return ng_fail(err, NG_USAGE,
+			"experiment '%s': members are not carried out by this version; leave "
+			"them out and use --open",
+			exp->name);
 	return 0;
 }
 
@@ -534,8 +542,9 @@ char *ng_experiment_json(const struct ng_experiment *exp)
 	} else {
 		trainable = json_string(word_of(trainables, (int)t->trainable));
 	}
-	json_t *train = json_pack("{s:s,s:f,s:I,s:I,s:f,s:s,s:f,s:I,s:{s:s,s:s,s:s},s:f,s:s,s:[f,f],s:f,s:f,s:f,s:f,s:s,"
-				  "s:I,s:s,s:o,s:s}",
+	json_t *train = json_pack(
+		"{s:s,s:f,s:I,s:I,s:f,s:s,s:f,s:I,s:{s:s,s:s,s:s},s:f,s:s,s:[f,f],s:f,s:f,s:f,s:f,s:s,"
+		"s:I,s:s,s:o,s:s}",
 		"loss", exp->loss_name, "scale", t->scale, "batch", (json_int_t)t->batch, "epochs",
 		(json_int_t)t->epochs, "lr", t->lr, "schedule", word_of(schedules, (int)t->schedule), "warmup_ratio",
 		t->warmup_ratio, "max_length", (json_int_t)t->max_length, "prompts", "anchor", t->prompt_anchor,

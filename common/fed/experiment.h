@@ -26,7 +26,7 @@ enum ng_sampler_kind { NG_SAMPLER_NO_DUPLICATES, NG_SAMPLER_RANDOM };
 enum ng_trainable { NG_TRAINABLE_FULL, NG_TRAINABLE_LORA, NG_TRAINABLE_LIST };
 enum ng_precision { NG_PRECISION_FP32, NG_PRECISION_BF16, NG_PRECISION_FP16 };
 enum ng_strategy { NG_STRATEGY_FEDAVG, NG_STRATEGY_OTHER }; /* OTHER: a later issue's */
-enum ng_weights { NG_WEIGHTS_EXAMPLES, NG_WEIGHTS_STEPS, NG_WEIGHTS_EQUAL };
+enum ng_weighting { NG_WEIGHTS_EXAMPLES, NG_WEIGHTS_STEPS, NG_WEIGHTS_EQUAL };
 enum ng_seal { NG_SEAL_NONE, NG_SEAL_UPDATES, NG_SEAL_ALL };
 
 struct ng_experiment_train {
@@ -67,7 +67,7 @@ struct ng_experiment {
 	long long deadline; /* seconds, 0 = none */
 	struct ng_experiment_train train;
 	enum ng_strategy strategy;
-	enum ng_weights weights;
+	enum ng_weighting weights;
 	long staleness;				 /* 0 */
 	char *strategy_name, *codec, *loss_name; /* as written, "fedavg", "f32", "mnrl" */
 	enum ng_seal seal;

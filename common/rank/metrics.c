@@ -100,8 +100,8 @@ void ng_ir_add(struct ng_ir *ir, const bool *hit, size_t n, size_t relevant)
 		ir->map[i] += average_precision(hit, n, at->map.k[i], relevant);
 }
 
-void ng_ir_report(const struct ng_ir *ir, const char *fn, void (*emit)(const char *key, double value, void *arg),
-	void *arg)
+void ng_ir_report(
+	const struct ng_ir *ir, const char *fn, void (*emit)(const char *key, double value, void *arg), void *arg)
 {
 	const struct {
 		const char *name;

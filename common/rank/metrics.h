@@ -42,8 +42,8 @@ void ng_ir_init(struct ng_ir *ir, const struct ng_ir_at *at);
 void ng_ir_add(struct ng_ir *ir, const bool *hit, size_t n, size_t relevant);
 /* Calls emit(key, value, arg) for each mean in sentence-transformers' order,
  * key = "cosine_accuracy@1" with fn = "cosine". */
-void ng_ir_report(const struct ng_ir *ir, const char *fn, void (*emit)(const char *key, double value, void *arg),
-	void *arg);
+void ng_ir_report(
+	const struct ng_ir *ir, const char *fn, void (*emit)(const char *key, double value, void *arg), void *arg);
 
 /* Pearson's r of x(n), y(n) in float64; NaN when either is constant or n < 2. */
 double ng_pearson(const double *x, const double *y, size_t n);
