@@ -293,7 +293,7 @@ static void read_train(struct reader *r, struct ng_experiment *exp, const json_t
 	t->schedule = (enum ng_schedule_kind)schedule;
 	t->optimizer = (enum ng_optimizer_kind)optimizer;
 	t->moments = (enum ng_moments)moment;
-	t->sampler = (enum ng_sampler_kind)sampler;
+	t->sampler = (enum ng_sampler)sampler;
 	t->precision = (enum ng_precision)precision;
 	t->seed = (uint32_t)seed;
 

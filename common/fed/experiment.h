@@ -14,6 +14,7 @@
 
 #include "common/base/err.h"
 #include "common/fed/config.h"
+#include "common/text/sampler.h"
 
 #define NG_EXPERIMENT_MAX (1u << 20) /* bytes of an experiment file */
 #define NG_ROUNDS_MAX 99999999L
@@ -22,7 +23,6 @@ enum ng_loss_kind { NG_LOSS_MNRL, NG_LOSS_GIST, NG_LOSS_MATRYOSHKA };
 enum ng_schedule_kind { NG_SCHEDULE_LINEAR, NG_SCHEDULE_COSINE, NG_SCHEDULE_CONSTANT };
 enum ng_optimizer_kind { NG_OPTIMIZER_ADAMW, NG_OPTIMIZER_SGD };
 enum ng_moments { NG_MOMENTS_RESET, NG_MOMENTS_KEEP };
-enum ng_sampler_kind { NG_SAMPLER_NO_DUPLICATES, NG_SAMPLER_RANDOM };
 enum ng_trainable { NG_TRAINABLE_FULL, NG_TRAINABLE_LORA, NG_TRAINABLE_LIST };
 enum ng_precision { NG_PRECISION_FP32, NG_PRECISION_BF16, NG_PRECISION_FP16 };
 enum ng_strategy { NG_STRATEGY_FEDAVG, NG_STRATEGY_OTHER }; /* OTHER: a later issue's */
@@ -49,7 +49,7 @@ struct ng_experiment_train {
 	double clip;		  /* global L2 norm of the gradient, 1.0; 0 = no clipping */
 	enum ng_moments moments;
 	uint32_t seed; /* 42 */
-	enum ng_sampler_kind sampler;
+	enum ng_sampler sampler;
 	enum ng_trainable trainable;
 	char **patterns; /* LIST: fnmatch(3) patterns of tensor names */
 	size_t n_patterns;
