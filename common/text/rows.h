@@ -16,15 +16,17 @@
  *   TSV    first line names the columns; no quoting.
  *   CSV    first line names the columns; RFC 4180 quoting, line breaks
  *          inside quotes.
- * Of two names of one role the first listed here wins.  --fields replaces the
- * names of a role: "anchor=q,positive=p,negative=n,negative=m".
+ * Of two anchor names the first listed here wins; positives and negatives of
+ * several names add up, in the order listed, NAME before NAME_1 before NAME_2.
+ * --fields replaces the names of a role: "anchor=q,positive=p,negative=n,negative=m".
  * Columns that no role has are ignored and named once with -v.
  *
  * A BOM and CR before LF are dropped; blank lines are counted.  "\u0000" is
  * kept (texts have lengths); a raw NUL in a JSON string is malformed.  Lone
  * surrogate escapes become U+FFFD and are counted.  Invalid UTF-8 is an error
  * that names file:line:byte unless replace_utf8.  A row with an empty or blank
- * text is dropped and counted unless keep_empty.  A malformed row, a missing
+ * text is dropped and counted unless keep_empty; an empty cell of a negative
+ * in TSV and CSV means that there is none.  A malformed row, a missing
  * or non-string field is an error that names file:line unless skip_bad.
  */
 #ifndef NG_ROWS_H
@@ -49,19 +51,20 @@ struct ng_rows_opts {
 struct ng_rows_count {
 	uint64_t lines, blank, empty, bad; /* dropped rows: empty, bad */
 	uint64_t surrogates, replaced;	   /* characters replaced by U+FFFD */
-	uint64_t fewer_negatives;	   /* rows that have more negatives than all have */
+	uint64_t more_negatives;	   /* rows that have more negatives than every row has */
 	uint64_t bytes;
 };
 
 struct ng_rows {
 	size_t n;	    /* rows (of this shard) */
-	size_t columns;	    /* 2 + the number of negatives that every row has; a warning says when some have more */
+	size_t columns;	    /* 2 + the number of negatives that every row has */
 	size_t max_columns; /* 2 + the most negatives of a row */
 	struct ng_rows_count count;
 	/* private */
 	struct ng_rows_entry *index;
 	struct ng_rows_file *file;
 	size_t files, cap;
+	uint64_t kept; /* rows of all shards */
 	struct ng_rows_opts opts;
 	struct ng_rows_map *map;
 };
@@ -79,12 +82,17 @@ struct ng_row {
 	size_t n;
 	double score; /* NG_ROWS_STS */
 	/* private */
+	struct ng_rows_item *item;
+	size_t items, item_cap;
 	size_t text_cap;
-	char *raw, *buf;
-	size_t raw_cap, buf_cap;
+	char *raw, *clean, *buf;
+	size_t raw_cap, clean_cap, buf_cap;
 };
 
-/* Reads and checks all paths, in order, as one.  Warns (ng_warn) about dropped rows. */
+/* Reads and checks all paths, in order, as one.  Warns (ng_warn) about dropped
+ * rows and replaced characters and, when min_rows says that this is training
+ * (2 or more), about negatives that not every row has: a batch needs the same
+ * number of columns in every row, so the rest of them is not trained on. */
 int ng_rows_open(struct ng_rows *rows, const char *const *path, size_t paths, const struct ng_rows_opts *opts,
 	struct ng_err *err);
 void ng_rows_close(struct ng_rows *rows);
