@@ -63,27 +63,31 @@ struct ng_ref {
  * Positions and e / 8 are below 65536; p16 is below 65536.
  */
 struct ng_dropout {
-	uint32_t p16;             /* probability * 65536; 0 = off */
+	uint32_t p16; /* probability * 65536; 0 = off */
 	uint32_t seed, round, step, stream;
-	const int32_t *example;   /* (S) host memory: number of each text in its batch */
+	const int32_t *example; /* (S) host memory: number of each text in its batch */
 };
 
 enum ng_pool {
-	NG_POOL_MEAN, NG_POOL_CLS, NG_POOL_MAX, NG_POOL_LAST,
-	NG_POOL_MEAN_SQRT, NG_POOL_WEIGHTED,
+	NG_POOL_MEAN,
+	NG_POOL_CLS,
+	NG_POOL_MAX,
+	NG_POOL_LAST,
+	NG_POOL_MEAN_SQRT,
+	NG_POOL_WEIGHTED,
 };
 
 enum ng_act { NG_ACT_NONE, NG_ACT_TANH, NG_ACT_GELU, NG_ACT_GELU_TANH, NG_ACT_RELU };
 
 struct ng_device_info {
-	char name[128];    /* "cpu: AVX2+FMA, OpenBLAS Zen, 2 threads" for -v and ng.device */
+	char name[128]; /* "cpu: AVX2+FMA, OpenBLAS Zen, 2 threads" for -v and ng.device */
 	int threads;
-	size_t memory;     /* free bytes for tensors, 0 = ask the host */
+	size_t memory; /* free bytes for tensors, 0 = ask the host */
 };
 
 struct ng_device {
-	uint32_t abi;      /* NG_DEVICE_ABI */
-	size_t size;       /* sizeof of this struct as the device was compiled */
+	uint32_t abi; /* NG_DEVICE_ABI */
+	size_t size;  /* sizeof of this struct as the device was compiled */
 	struct ng_device_info info;
 	void *self;
 
@@ -110,16 +114,16 @@ struct ng_device {
 	/* y(T,N) = act(pre): the activation again instead of keeping it. May alias. */
 	int (*act)(struct ng_device *dev, struct ng_ref y, struct ng_ref pre, size_t T, size_t N, enum ng_act act);
 	/* dx(T,K) (=, or += when accumulate) dy(T,N) w(N,K). */
-	int (*linear_dx)(struct ng_device *dev, struct ng_ref dx, struct ng_ref dy, struct ng_ref w, size_t T,
-		size_t K, size_t N, bool accumulate);
+	int (*linear_dx)(struct ng_device *dev, struct ng_ref dx, struct ng_ref dy, struct ng_ref w, size_t T, size_t K,
+		size_t N, bool accumulate);
 	/* accumulates dw(N,K) += dy(T,N)^T x(T,K) and db(N) += sum_t dy(t,N); either may be absent.
 	 * Fixed pieces of dw, the whole of T in each, so equal for any threads.  T is limited by int. */
 	int (*linear_dw)(struct ng_device *dev, struct ng_ref dw, struct ng_ref db, struct ng_ref dy, struct ng_ref x,
 		size_t T, size_t K, size_t N);
 	/* General c(M,N) = alpha * op(a) op(b) + beta * c; op transposes if ta/tb; lda, ldb, ldc in
 	 * elements. Used by the loss. */
-	int (*gemm)(struct ng_device *dev, bool ta, bool tb, size_t M, size_t N, size_t K, float alpha,
-		struct ng_ref a, size_t lda, struct ng_ref b, size_t ldb, float beta, struct ng_ref c, size_t ldc);
+	int (*gemm)(struct ng_device *dev, bool ta, bool tb, size_t M, size_t N, size_t K, float alpha, struct ng_ref a,
+		size_t lda, struct ng_ref b, size_t ldb, float beta, struct ng_ref c, size_t ldc);
 
 	/* ---- embeddings ---- */
 	/* x(T,C) = wte[ids[t]] + wpe[pos[t]] (absent: no positions) + wtt[0] (absent: none). ids, pos int32 (T). */
@@ -136,8 +140,8 @@ struct ng_device {
 	 * when no backward follows.
 	 * x-dropout serves the residual branches, y-dropout the embeddings. */
 	int (*layernorm)(struct ng_device *dev, struct ng_ref y, struct ng_ref s, struct ng_ref mean,
-		struct ng_ref rstd, struct ng_ref x, struct ng_ref res, struct ng_ref gamma, struct ng_ref beta, float eps,
-		struct ng_ref cu, size_t S, size_t T, size_t C, const struct ng_dropout *drop_x,
+		struct ng_ref rstd, struct ng_ref x, struct ng_ref res, struct ng_ref gamma, struct ng_ref beta,
+		float eps, struct ng_ref cu, size_t S, size_t T, size_t C, const struct ng_dropout *drop_x,
 		const struct ng_dropout *drop_y);
 	/* ds(T,C) = gradient at s; dx(T,C) = dropout_x applied to ds (dx absent or drop_x NULL: only ds);
 	 * dgamma(C), dbeta(C) accumulate (absent: not computed).  dy is first passed through dropout_y.
@@ -171,7 +175,8 @@ struct ng_device {
 		struct ng_ref cu, struct ng_ref first, size_t S, size_t T, size_t C, enum ng_pool mode,
 		bool accumulate);
 	/* y = x / max(||x||, 1e-12); norm (B). y may alias x. */
-	int (*normalize)(struct ng_device *dev, struct ng_ref y, struct ng_ref norm, struct ng_ref x, size_t B, size_t C);
+	int (*normalize)(
+		struct ng_device *dev, struct ng_ref y, struct ng_ref norm, struct ng_ref x, size_t B, size_t C);
 	/* dx = (dy - y (y.dy)) / max(norm, 1e-12); dx may alias dy. */
 	int (*normalize_bwd)(struct ng_device *dev, struct ng_ref dx, struct ng_ref dy, struct ng_ref y,
 		struct ng_ref norm, size_t B, size_t C);
@@ -192,8 +197,8 @@ struct ng_device {
 	int (*axpy)(struct ng_device *dev, struct ng_ref y, float a, struct ng_ref x, size_t n);
 	/* PyTorch's AdamW: w -= lr wd w; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 	 * w -= lr / c1 * m / (sqrt(v) / sqrt(c2) + eps) with c = 1 - b^t given; g is multiplied by gscale first. */
-	int (*adamw)(struct ng_device *dev, struct ng_ref w, struct ng_ref m, struct ng_ref v, struct ng_ref g, size_t n,
-		float lr, float b1, float b2, float eps, float wd, float c1, float c2, float gscale);
+	int (*adamw)(struct ng_device *dev, struct ng_ref w, struct ng_ref m, struct ng_ref v, struct ng_ref g,
+		size_t n, float lr, float b1, float b2, float eps, float wd, float c1, float c2, float gscale);
 	/* PyTorch's SGD: g = gscale g + wd w; m = mu m + g (mu 0: m absent); w -= lr m. */
 	int (*sgd)(struct ng_device *dev, struct ng_ref w, struct ng_ref m, struct ng_ref g, size_t n, float lr,
 		float mu, float wd, float gscale);
