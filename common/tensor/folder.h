@@ -19,15 +19,15 @@
  * update that is added (--update-of): same tensors in the same order.  A tensor
  * that the base lacks, or in another shape, is NG_REFUSED, naming it; out
  * existing is NG_NOTHING. */
-int ng_folder_write(const char *out, const char *base, struct ng_stream *s, struct ng_stream *delta,
-	struct ng_err *err);
+int ng_folder_write(
+	const char *out, const char *base, struct ng_stream *s, struct ng_stream *delta, struct ng_err *err);
 
 /* The header of a global made from a folder: the float tensors for which
  * trains(arg, name) is true (NULL: all), as F32, canonical, without metadata. */
 int ng_folder_global_header(struct ng_header *out, const struct ng_weights *w, bool (*trains)(void *, const char *),
 	void *arg, struct ng_err *err);
 /* Write that header's tensors of w as F32 data of the frame begun in wr. */
-int ng_folder_write_global(struct ng_writer *wr, const struct ng_header *h, const struct ng_weights *w,
-	struct ng_err *err);
+int ng_folder_write_global(
+	struct ng_writer *wr, const struct ng_header *h, const struct ng_weights *w, struct ng_err *err);
 
 #endif

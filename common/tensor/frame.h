@@ -20,20 +20,20 @@ bool ng_kind_parse(enum ng_kind *out, const char *name);
 
 struct ng_frame {
 	enum ng_kind kind;
-	char name[65];		 /* experiment */
-	char id[NG_HASH_HEX];	 /* experiment id: object digest of manifest/00000 */
-	long round;		 /* an update's: that of the global it was trained on */
-	char site[65];		 /* "" in a global */
-	char base[NG_HASH_HEX];	 /* content digest of the global before ("" in round 0), or trained on */
-	long long examples;	 /* -1 when absent, as the next two */
-	long long batch;	 /* effective rows of a batch */
+	char name[65];		/* experiment */
+	char id[NG_HASH_HEX];	/* experiment id: object digest of manifest/00000 */
+	long round;		/* an update's: that of the global it was trained on */
+	char site[65];		/* "" in a global */
+	char base[NG_HASH_HEX]; /* content digest of the global before ("" in round 0), or trained on */
+	long long examples;	/* -1 when absent, as the next two */
+	long long batch;	/* effective rows of a batch */
 	long long steps;
-	double loss;		 /* mean of the round; NaN when absent */
-	const char *codec;	 /* canonical JSON: "f32" (quoted), or {"TENSOR": "codec", ...}; NULL: all f32 */
-	const char *device;	 /* text or NULL, as the rest; borrowed from the header */
+	double loss;	    /* mean of the round; NaN when absent */
+	const char *codec;  /* canonical JSON: "f32" (quoted), or {"TENSOR": "codec", ...}; NULL: all f32 */
+	const char *device; /* text or NULL, as the rest; borrowed from the header */
 	const char *build;
-	const char *inputs;	 /* canonical JSON array: [{"site","digest","weight","verdict"}, ...] */
-	const char *config;	 /* canonical JSON object, see fed/experiment.h */
+	const char *inputs; /* canonical JSON array: [{"site","digest","weight","verdict"}, ...] */
+	const char *config; /* canonical JSON object, see fed/experiment.h */
 };
 
 /* All fields empty: -1, NaN, NULL, "". */

@@ -64,6 +64,8 @@ int ng_header_length(uint64_t *out, const unsigned char *first, size_t n, const 
 int ng_header_add(struct ng_header *h, const char *name, enum ng_dtype dtype, unsigned rank, const uint64_t *dim,
 	struct ng_err *err);
 int ng_header_finish(struct ng_header *h, struct ng_err *err);
+/* The index by name alone (finish and parse do it); NG_DATA on a name twice. */
+int ng_header_index(struct ng_header *h, struct ng_err *err);
 /* Copy tensors and metadata. */
 void ng_header_copy(struct ng_header *out, const struct ng_header *h);
 

@@ -20,8 +20,8 @@ struct ng_safetensors {
 	struct ng_header header;
 	char *path;
 	int fd;
-	uint64_t data_start; /* offset of the data in the file */
-	uint64_t size;	     /* of the file */
+	uint64_t data_start;	  /* offset of the data in the file */
+	uint64_t size;		  /* of the file */
 	const unsigned char *map; /* whole file, NULL unless mapped */
 };
 
@@ -52,11 +52,11 @@ struct ng_weights {
 int ng_weights_open(struct ng_weights *out, const char *dir, unsigned flags, struct ng_err *err);
 void ng_weights_close(struct ng_weights *w);
 /* t must be from w->header (ng_header_find). Raw bytes. */
-int ng_weights_read(const struct ng_weights *w, const struct ng_tensor *t, uint64_t at, void *buf, size_t n,
-	struct ng_err *err);
+int ng_weights_read(
+	const struct ng_weights *w, const struct ng_tensor *t, uint64_t at, void *buf, size_t n, struct ng_err *err);
 /* count elements from element `first`, converted; NG_DATA for a type not computed with. */
-int ng_weights_read_f32(const struct ng_weights *w, const struct ng_tensor *t, uint64_t first, float *out,
-	size_t count, struct ng_err *err);
+int ng_weights_read_f32(const struct ng_weights *w, const struct ng_tensor *t, uint64_t first, float *out, size_t count,
+	struct ng_err *err);
 /* The tensor's bytes in the map (any alignment), NULL unless mapped. */
 const void *ng_weights_map(const struct ng_weights *w, const struct ng_tensor *t);
 /* Content digest of all tensors as stored (ng.config's "base"). */

@@ -47,11 +47,11 @@ typedef int ng_write_fn(void *arg, const void *data, size_t n, struct ng_err *er
 /* ---- reading ---- */
 
 enum ng_stream_flags {
-	NG_STREAM_DIGEST = 1 << 0,	/* content digest of each frame */
-	NG_STREAM_OBJECT = 1 << 1,	/* object digest of each frame: its compressed bytes (re-framed ones if so) */
-	NG_STREAM_REFRAME = 1 << 2,	/* take windows up to 128 MiB; tee and object digest get the frame re-made */
-	NG_STREAM_PLAIN = 1 << 3,	/* also take one uncompressed safetensors file, in any order (ng-show) */
-	NG_STREAM_ANY_META = 1 << 4,	/* frames without valid ng.* metadata too; ng_stream_frame is then NULL */
+	NG_STREAM_DIGEST = 1 << 0,   /* content digest of each frame */
+	NG_STREAM_OBJECT = 1 << 1,   /* object digest of each frame: its compressed bytes (re-framed ones if so) */
+	NG_STREAM_REFRAME = 1 << 2,  /* take windows up to 128 MiB; tee and object digest get the frame re-made */
+	NG_STREAM_PLAIN = 1 << 3,    /* also take one uncompressed safetensors file, in any order (ng-show) */
+	NG_STREAM_ANY_META = 1 << 4, /* frames without valid ng.* metadata too; ng_stream_frame is then NULL */
 };
 
 struct ng_stream;
@@ -65,8 +65,10 @@ int ng_stream_open_fn(
 void ng_stream_close(struct ng_stream *s); /* NULL allowed */
 
 /* Every byte of each following frame, exactly as it came (or re-framed), goes to
- * fn as the frame is read; skippable frames and brackets do not.  The bytes of
- * the header go out before ng_stream_next returns.  For ng-push and ng-pull. */
+ * fn as the frame is read; skippable frames and brackets do not.  Nothing of a
+ * frame goes out before the first ng_stream_tensor (or _drain): one that is
+ * refused by its header leaves no trace, when the tee is taken away (fn NULL)
+ * before the next ng_stream_next.  For ng-push and ng-pull. */
 void ng_stream_tee(struct ng_stream *s, ng_write_fn *fn, void *arg);
 
 /* 1: a frame, its header parsed and checked. 0: the end. -1: err. A frame not
@@ -115,8 +117,8 @@ struct ng_writer;
 /* path "-" is standard output (a terminal is NG_USAGE); brackets are for pipes, so
  * the caller gives them for "-" and leaves them out for files. opening: free
  * JSON object or NULL, copied. */
-int ng_writer_open_fd(struct ng_writer **out, int fd, const char *name, unsigned flags, const json_t *opening,
-	struct ng_err *err);
+int ng_writer_open_fd(
+	struct ng_writer **out, int fd, const char *name, unsigned flags, const json_t *opening, struct ng_err *err);
 int ng_writer_open_fn(struct ng_writer **out, ng_write_fn *fn, void *arg, const char *name, unsigned flags,
 	const json_t *opening, struct ng_err *err);
 /* One frame: h finished (ng_header_finish) with its metadata (ng_frame_fill); then
@@ -124,7 +126,7 @@ int ng_writer_open_fn(struct ng_writer **out, ng_write_fn *fn, void *arg, const 
 int ng_writer_begin(struct ng_writer *w, const struct ng_header *h, struct ng_err *err);
 int ng_writer_data(struct ng_writer *w, const void *data, size_t n, struct ng_err *err);
 int ng_writer_end(struct ng_writer *w, struct ng_err *err);
-const char *ng_writer_digest(const struct ng_writer *w);	/* of the frame just ended */
+const char *ng_writer_digest(const struct ng_writer *w); /* of the frame just ended */
 const char *ng_writer_object_digest(const struct ng_writer *w);
 uint64_t ng_writer_raw_bytes(const struct ng_writer *w); /* compressed bytes of that frame */
 /* A frame passed through verbatim: ng_writer_raw is an ng_write_fn with arg = the
