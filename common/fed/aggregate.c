@@ -1,0 +1,792 @@
+#include "common/base/compat.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/mem.h"
+#include "common/base/progress.h"
+#include "common/base/str.h"
+#include "common/fed/aggregate.h"
+#include "common/fed/mean.h"
+#include "common/fed/pool.h"
+#include "common/tensor/stream.h"
+
+#define BLOCK_STEP 4096		   /* blocks are multiples of so many elements */
+#define BLOCK_MAX (256u << 10)	   /* elements */
+#define BLOCKS_BYTES (12u << 20)   /* for the blocks of all readers together */
+#define STREAM_BYTES (1400u << 10) /* what an open stream costs: window, tables, buffers, header */
+#define FIXED_BYTES (48u << 20)	   /* program, libraries, writer */
+#define SLICE 1024		   /* elements summed at a time: fits the first cache */
+#define WEIGHT_MAX (1LL << 40)
+
+struct extent { /* a frame inside a file, read like a pipe */
+	int fd;
+	uint64_t at, end;
+};
+
+/* One open frame, its tensors read end to end as one row of floats. */
+struct reader {
+	const struct ng_agg_source *source;
+	struct ng_agg_verdict *verdict;
+	struct ng_stream *stream;
+	struct extent extent;
+	size_t tensor; /* the current one; SIZE_MAX before the first */
+	uint64_t at;   /* elements of it read */
+	struct ng_square_sum sum;
+	float *block;
+	bool global;
+	bool failed;
+	struct ng_err err; /* why */
+};
+
+struct aggregation {
+	struct ng_agg_result *out;
+	const struct ng_agg_source *global, *update;
+	const struct ng_agg_opts *opts;
+	struct ng_experiment exp;
+	struct ng_config config;
+	struct ng_header header; /* the global's, a copy */
+	struct ng_frame frame;	 /* strings borrowed from header */
+	double *limit;		 /* (tensors) largest norm of a delta */
+	uint64_t elements;
+	double max_norm;
+	size_t *order; /* update i of the result is update[order[i]] of the caller */
+	struct ng_pool *pool;
+
+	/* the pass */
+	struct reader *reader; /* (group + 1): the updates of the group, then the global */
+	size_t readers;
+	bool last_group;
+	size_t block; /* elements of a block */
+	size_t n;     /* elements of this block */
+	double weight_sum;
+	double *acc; /* (block) sums of the groups before, and of this one; only with several groups */
+	bool first_group;
+	float *result;	 /* (block) */
+	bool not_finite; /* a result */
+	struct ng_writer *writer;
+	size_t unwritten; /* elements of result that the next phase writes */
+	int write_failed;
+	struct ng_err write_err;
+	bool write; /* still clean: results are made and written */
+};
+
+int ng_temp_fd(const char *tmpdir, struct ng_err *err)
+{
+	const char *dir = tmpdir ? tmpdir : getenv("TMPDIR");
+	char *path = ng_xasprintf("%s/ng-XXXXXX", dir && *dir ? dir : "/tmp");
+	int fd = mkstemp(path);
+
+	if (fd < 0)
+		ng_fail_errno(err, NG_IOERR, "cannot create a temporary file in '%s'", dir && *dir ? dir : "/tmp");
+	else
+		unlink(path);
+	free(path);
+	return fd;
+}
+
+void ng_agg_source_release(struct ng_agg_source *s)
+{
+	free(s->name);
+	free(s->path);
+	memset(s, 0, sizeof *s);
+}
+
+void ng_agg_result_release(struct ng_agg_result *r)
+{
+	free(r->verdict);
+	memset(r, 0, sizeof *r);
+}
+
+/* ---- one frame ---- */
+
+static ptrdiff_t read_extent(void *arg, void *buf, size_t n, struct ng_err *err)
+{
+	struct extent *e = arg;
+
+	if (n > e->end - e->at)
+		n = (size_t)(e->end - e->at);
+	if (n == 0)
+		return 0;
+	ssize_t got;
+	do
+		got = pread(e->fd, buf, n, (off_t)e->at);
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return ng_fail_errno(err, NG_IOERR, "cannot read the temporary file");
+	if (got == 0)
+		return ng_fail(err, NG_IOERR, "the temporary file is shorter than what was written to it");
+	e->at += (uint64_t)got;
+	return got;
+}
+
+static int open_source(struct reader *r, unsigned flags, struct ng_err *err)
+{
+	const struct ng_agg_source *s = r->source;
+
+	if (s->path)
+		return ng_stream_open(&r->stream, s->path, flags, err);
+	r->extent = (struct extent){ s->fd, s->offset, s->offset + s->length };
+	return ng_stream_open_fn(&r->stream, read_extent, &r->extent, s->name, flags, err);
+}
+
+/* Open and go to the frame. */
+static int open_frame(struct reader *r, unsigned flags, struct ng_err *err)
+{
+	if (open_source(r, flags, err) < 0)
+		return -1;
+	int got = ng_stream_next(r->stream, err);
+	if (got == 0)
+		return ng_fail(err, NG_DATA, "'%s' holds nothing", r->source->name);
+	return got < 0 ? -1 : 0;
+}
+
+static void close_reader(struct reader *r)
+{
+	ng_stream_close(r->stream);
+	r->stream = NULL;
+}
+
+/* The end of a tensor: is the change within its limit? */
+static int check_norm(struct aggregation *a, struct reader *r, struct ng_err *err)
+{
+	const struct ng_tensor *t = &a->header.tensor[r->tensor];
+	double norm = sqrt(ng_square_total(&r->sum));
+
+	if (r->global) {
+		double floor_norm = 0.1 * sqrt((double)t->count);
+		a->limit[r->tensor] = a->max_norm * (norm > floor_norm ? norm : floor_norm);
+		return 0;
+	}
+	if (!(norm <= a->limit[r->tensor]))
+		return ng_fail(err, NG_REFUSED, "tensor '%s': its norm %.9g is over the limit of %.9g", t->name, norm,
+			a->limit[r->tensor]);
+	return 0;
+}
+
+/* Step to a tensor with elements left; the tensors passed are complete. */
+static int next_tensor(struct aggregation *a, struct reader *r, struct ng_err *err)
+{
+	while (r->tensor == SIZE_MAX || r->at == a->header.tensor[r->tensor].count) {
+		if (r->tensor != SIZE_MAX && check_norm(a, r, err) < 0)
+			return -1;
+		int got = ng_stream_tensor(r->stream, NULL, err);
+		if (got < 0)
+			return -1;
+		r->tensor = r->tensor == SIZE_MAX ? 0 : r->tensor + 1;
+		r->at = 0;
+		memset(&r->sum, 0, sizeof r->sum);
+		/* the header was compared with the global's: the counts agree */
+		if ((got == 0) != (r->tensor == a->header.n))
+			return ng_fail(err, NG_DATA, "'%s': not the tensors that its header names", r->source->name);
+		if (got == 0)
+			return 0;
+	}
+	return 0;
+}
+
+/* n elements, n at most what is left of the model, checked and summed on the way. */
+static int read_elements(struct aggregation *a, struct reader *r, float *out, size_t n, struct ng_err *err)
+{
+	while (n > 0) {
+		if (next_tensor(a, r, err) < 0)
+			return -1;
+		const struct ng_tensor *t = &a->header.tensor[r->tensor];
+		size_t part = t->count - r->at < n ? (size_t)(t->count - r->at) : n;
+		if (ng_stream_read_f32(r->stream, out, part, err) < 0)
+			return -1;
+		if (!ng_square_add(&r->sum, r->at, out, part))
+			return ng_fail(err, NG_REFUSED, "tensor '%s': holds a value that is not finite", t->name);
+		r->at += part;
+		out += part;
+		n -= part;
+	}
+	return 0;
+}
+
+/* After the last element: checksum, last norm, and nothing behind the frame. */
+static int read_end(struct aggregation *a, struct reader *r, struct ng_err *err)
+{
+	if (next_tensor(a, r, err) < 0)
+		return -1;
+	if (r->tensor != a->header.n)
+		return ng_fail(err, NG_SOFTWARE, "'%s': read too little", r->source->name);
+	int got = ng_stream_next(r->stream, err);
+	if (got > 0)
+		return ng_fail(err, NG_DATA, "'%s' holds more than one frame", r->source->name);
+	return got;
+}
+
+/* ---- checks of headers ---- */
+
+static int check_tensors(const struct ng_header *want, const struct ng_header *got, struct ng_err *err)
+{
+	char a[128], b[128];
+
+	for (size_t i = 0; i < want->n; i++) {
+		const struct ng_tensor *w = &want->tensor[i], *g = ng_header_find(got, w->name);
+		if (!g)
+			return ng_fail(err, NG_REFUSED, "tensor '%s': missing", w->name);
+		if (g->dtype != w->dtype)
+			return ng_fail(err, NG_REFUSED, "tensor '%s': type %s, not %s", w->name,
+				ng_dtype_name(g->dtype), ng_dtype_name(w->dtype));
+		if (!ng_tensor_same_shape(w, g)) {
+			ng_tensor_shape(a, sizeof a, g);
+			ng_tensor_shape(b, sizeof b, w);
+			return ng_fail(err, NG_REFUSED, "tensor '%s': shape %s, not %s", w->name, a, b);
+		}
+	}
+	for (size_t i = 0; i < got->n; i++)
+		if (!ng_header_find(want, got->tensor[i].name))
+			return ng_fail(
+				err, NG_REFUSED, "tensor '%s': the global has none of this name", got->tensor[i].name);
+	return 0;
+}
+
+static int weigh(double *out, enum ng_weighting by, const struct ng_frame *f, struct ng_err *err)
+{
+	if (f->examples < 1 || f->examples > WEIGHT_MAX)
+		return ng_fail(err, NG_REFUSED, "it was trained on %lld examples", f->examples);
+	if (by == NG_WEIGHTS_STEPS && (f->steps < 1 || f->steps > WEIGHT_MAX))
+		return ng_fail(err, NG_REFUSED, "it was trained for %lld steps", f->steps);
+	*out = by == NG_WEIGHTS_EXAMPLES ? (double)f->examples : by == NG_WEIGHTS_STEPS ? (double)f->steps : 1;
+	return 0;
+}
+
+static int check_update(struct aggregation *a, struct reader *r, struct ng_err *err)
+{
+	const struct ng_frame *f = ng_stream_frame(r->stream), *g = &a->frame;
+	struct ng_agg_verdict *v = r->verdict;
+
+	if (f->site[0] && !v->site[0])
+		snprintf(v->site, sizeof v->site, "%s", f->site);
+	if (f->kind != NG_KIND_UPDATE)
+		return ng_fail(err, NG_REFUSED, "it is a %s, not an update", ng_kind_name(f->kind));
+	if (strcmp(f->site, v->site) != 0)
+		return ng_fail(err, NG_REFUSED, "it says that it is of site '%s'", f->site);
+	if (strcmp(f->id, g->id) != 0 || strcmp(f->name, g->name) != 0)
+		return ng_fail(err, NG_REFUSED, "it belongs to another experiment, '%s' %.12s", f->name, f->id);
+	if (f->round != g->round)
+		return ng_fail(err, NG_REFUSED, "it was trained on round %ld, not %ld", f->round, g->round);
+	if (strcmp(f->base, a->out->global_digest) != 0)
+		return ng_fail(err, NG_REFUSED, "it was trained on another base, %.12s", f->base);
+	if (f->codec && strcmp(f->codec, "\"f32\"") != 0)
+		return ng_fail(err, NG_REFUSED, "its codec is not f32");
+	if (check_tensors(&a->header, ng_stream_header(r->stream), err) < 0)
+		return -1;
+	return weigh(&v->weight, a->exp.weights, f, err);
+}
+
+/* A failure of one update: is it the update's fault, or the machine's? */
+static bool is_refusal(const struct ng_err *err)
+{
+	return err->code == NG_REFUSED || err->code == NG_DATA || err->code == NG_PROTOCOL || err->code == NG_USAGE;
+}
+
+static void refuse(struct aggregation *a, struct ng_agg_verdict *v, const char *name, const char *reason)
+{
+	v->accepted = false;
+	v->weight = 0;
+	/* the file's name is for the terminal; it is no part of what all agree on */
+	size_t skip = strlen(name) + 4;
+	if (strlen(reason) > skip && reason[0] == '\'' && strncmp(reason + 1, name, strlen(name)) == 0 &&
+		strncmp(reason + 1 + strlen(name), "': ", 3) == 0)
+		reason += skip;
+	snprintf(v->reason, sizeof v->reason, "refused: %s", reason);
+	if (a->opts->refused)
+		a->opts->refused(v, name, a->opts->arg);
+}
+
+/* Object digest of an update that came without one. */
+static int find_digest(struct reader *r, struct ng_err *err)
+{
+	if (open_frame(r, NG_STREAM_OBJECT, err) < 0 || ng_stream_drain(r->stream, err) < 0)
+		return -1;
+	snprintf(r->verdict->digest, sizeof r->verdict->digest, "%s", ng_stream_object_digest(r->stream));
+	return 0;
+}
+
+struct header_stage {
+	struct aggregation *a;
+	struct ng_err *err; /* (n) */
+	bool *failed;
+};
+
+static void read_header(void *arg, size_t i)
+{
+	struct header_stage *stage = arg;
+	struct aggregation *a = stage->a;
+	const struct ng_agg_source *s = &a->update[i];
+	struct reader r = { .source = s, .verdict = &a->out->verdict[i] };
+	struct ng_err *err = &stage->err[i];
+
+	snprintf(r.verdict->site, sizeof r.verdict->site, "%s", s->site);
+	snprintf(r.verdict->digest, sizeof r.verdict->digest, "%s", s->digest);
+	r.verdict->accepted = true;
+	snprintf(r.verdict->reason, sizeof r.verdict->reason, "ok");
+	bool failed = open_frame(&r, 0, err) < 0 || check_update(a, &r, err) < 0;
+	close_reader(&r);
+	if (!s->digest[0]) {
+		struct ng_err ignored;
+		/* a refused one has its digest all the same, if there is a whole frame */
+		if (find_digest(&r, failed ? &ignored : err) < 0)
+			failed = true;
+		close_reader(&r);
+	}
+	stage->failed[i] = failed;
+}
+
+static int by_site(const struct ng_agg_verdict *x, const struct ng_agg_verdict *y)
+{
+	int c = strcmp(x->site, y->site);
+
+	c = c ? c : strcmp(x->digest, y->digest);
+	return c ? c : strcmp(x->reason, y->reason);
+}
+
+/* Sites in name order; stable for what is equal in everything that counts. */
+static void sort_updates(struct aggregation *a)
+{
+	struct ng_agg_verdict *v = a->out->verdict;
+
+	for (size_t i = 1; i < a->out->n; i++)
+		for (size_t j = i; j > 0 && by_site(&v[j - 1], &v[j]) > 0; j--) {
+			struct ng_agg_verdict swap = v[j];
+			size_t o = a->order[j];
+			v[j] = v[j - 1];
+			v[j - 1] = swap;
+			a->order[j] = a->order[j - 1];
+			a->order[j - 1] = o;
+		}
+}
+
+/* One update a site: equal ones count once; of different ones none, since which is meant cannot be known. */
+static void refuse_doubles(struct aggregation *a)
+{
+	struct ng_agg_verdict *v = a->out->verdict;
+
+	for (size_t i = 0, j; i < a->out->n; i = j) {
+		size_t differ = 0;
+		for (j = i; j < a->out->n && strcmp(v[j].site, v[i].site) == 0; j++)
+			differ += v[j].accepted && j > i && strcmp(v[j].digest, v[i].digest) != 0;
+		size_t kept = SIZE_MAX;
+		for (size_t k = i; k < j; k++) {
+			const char *name = a->update[a->order[k]].name;
+			if (!v[k].accepted)
+				continue;
+			if (differ)
+				refuse(a, &v[k], name, "the site has more than one update, and they differ");
+			else if (kept != SIZE_MAX)
+				refuse(a, &v[k], name, "the same update was given before");
+			else
+				kept = k;
+		}
+	}
+}
+
+static int check_headers(struct aggregation *a, struct ng_err *err)
+{
+	struct header_stage stage = { a, NULL, NULL };
+	size_t n = a->out->n;
+	int result = 0;
+
+	stage.err = ng_xcalloc(n, sizeof *stage.err);
+	stage.failed = ng_xcalloc(n, sizeof *stage.failed);
+	ng_pool_run(a->pool, n, read_header, &stage);
+	for (size_t i = 0; i < n && result == 0; i++) {
+		a->order[i] = i;
+		if (!stage.failed[i])
+			continue;
+		if (!is_refusal(&stage.err[i])) {
+			*err = stage.err[i];
+			result = -1;
+			break;
+		}
+		refuse(a, &a->out->verdict[i], a->update[i].name, stage.err[i].text);
+	}
+	if (result == 0) {
+		sort_updates(a);
+		refuse_doubles(a);
+	}
+	free(stage.err);
+	free(stage.failed);
+	return result;
+}
+
+/* ---- the global ---- */
+
+static int read_global(struct aggregation *a, struct ng_err *err)
+{
+	struct reader r = { .source = a->global, .global = true, .tensor = SIZE_MAX };
+	float *block = ng_xarray(BLOCK_MAX, sizeof *block);
+	int result = -1;
+
+	if (open_frame(&r, NG_STREAM_DIGEST, err) < 0)
+		goto out;
+	ng_header_copy(&a->header, ng_stream_header(r.stream));
+	if (ng_frame_parse(&a->frame, &a->header.meta, err) < 0)
+		goto out;
+	if (a->frame.kind != NG_KIND_GLOBAL) {
+		ng_fail(err, NG_DATA, "'%s' is a %s, not a global model", a->global->name, ng_kind_name(a->frame.kind));
+		goto out;
+	}
+	a->limit = ng_xcalloc(a->header.n ? a->header.n : 1, sizeof *a->limit);
+	for (size_t i = 0; i < a->header.n; i++) {
+		if (a->header.tensor[i].dtype != NG_F32) {
+			ng_fail(err, NG_DATA, "'%s': tensor '%s' is %s, and a global holds F32", a->global->name,
+				a->header.tensor[i].name, ng_dtype_name(a->header.tensor[i].dtype));
+			goto out;
+		}
+		a->elements += a->header.tensor[i].count;
+	}
+	for (uint64_t left = a->elements; left > 0;) {
+		size_t part = left < BLOCK_MAX ? (size_t)left : BLOCK_MAX;
+		if (read_elements(a, &r, block, part, err) < 0)
+			goto out;
+		left -= part;
+	}
+	if (read_end(a, &r, err) < 0)
+		goto out;
+	snprintf(a->out->global_digest, sizeof a->out->global_digest, "%s", ng_stream_digest(r.stream));
+	result = 0;
+out:
+	if (result < 0 && err->code == NG_REFUSED) /* our own word for a bad value; here it is the model that is bad */
+		err->code = NG_DATA;
+	close_reader(&r);
+	free(block);
+	return result;
+}
+
+static int read_experiment(struct aggregation *a, struct ng_err *err)
+{
+	if (ng_config_parse(&a->config, a->frame.config, strlen(a->frame.config), err) < 0)
+		return -1;
+	if (a->opts->experiment) {
+		free(a->config.experiment);
+		a->config.experiment = ng_xstrdup(a->opts->experiment);
+	}
+	if (ng_experiment_parse(
+		    &a->exp, a->config.experiment, strlen(a->config.experiment), "experiment file", NULL, 0, err) < 0) {
+		err->code = NG_DATA;
+		return -1;
+	}
+	if (strcmp(a->exp.name, a->frame.name) != 0)
+		return ng_fail(
+			err, NG_DATA, "the experiment file is of '%s', the global of '%s'", a->exp.name, a->frame.name);
+	if (ng_experiment_supported(&a->exp, err) < 0)
+		return -1;
+	if (a->exp.rounds && a->frame.round >= a->exp.rounds)
+		return ng_fail(
+			err, NG_NOTHING, "global/%05ld is the last of %ld rounds", a->frame.round, a->exp.rounds);
+	a->out->quorum = a->exp.quorum;
+	a->out->round = a->frame.round + 1;
+	snprintf(a->out->name, sizeof a->out->name, "%s", a->frame.name);
+	return 0;
+}
+
+/* ---- the pass ---- */
+
+/* Phase A: the block before is written while this one is read.  Item 0 writes, then the readers. */
+static void read_item(void *arg, size_t i)
+{
+	struct aggregation *a = arg;
+
+	if (i == 0) {
+		if (a->unwritten && !a->write_failed)
+			a->write_failed = ng_writer_data(
+				a->writer, a->result, a->unwritten * sizeof *a->result, &a->write_err);
+		a->unwritten = 0;
+		return;
+	}
+	struct reader *r = &a->reader[i - 1];
+	if (!r->failed)
+		r->failed = (a->n ? read_elements(a, r, r->block, a->n, &r->err) : read_end(a, r, &r->err)) < 0;
+}
+
+/* Phase B: elements i * SLICE .. of the block, all updates in order. */
+static void sum_item(void *arg, size_t i)
+{
+	struct aggregation *a = arg;
+	size_t from = i * SLICE, n = a->n - from < SLICE ? a->n - from : SLICE;
+	double local[SLICE], *acc = a->acc ? a->acc + from : local;
+
+	if (a->first_group)
+		memset(acc, 0, n * sizeof *acc);
+	for (size_t u = 0; u + 1 < a->readers; u++)
+		ng_mean_add(acc, a->reader[u].block + from, a->reader[u].verdict->weight, n);
+	if (a->last_group &&
+		!ng_mean_finish(a->result + from, a->reader[a->readers - 1].block + from, acc, a->weight_sum, n))
+		__atomic_store_n(&a->not_finite, true, __ATOMIC_RELAXED);
+}
+
+static int transfer(int fd, bool out, void *data, size_t n, uint64_t at, struct ng_err *err)
+{
+	char *p = data;
+
+	while (n > 0) {
+		ssize_t got = out ? pwrite(fd, p, n, (off_t)at) : pread(fd, p, n, (off_t)at);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return ng_fail_errno(err, NG_IOERR, "cannot %s a temporary file", out ? "write" : "read");
+		if (got == 0)
+			return ng_fail(err, NG_IOERR, "a temporary file is shorter than what was written to it");
+		p += got;
+		n -= (size_t)got;
+		at += (uint64_t)got;
+	}
+	return 0;
+}
+
+/* 1 when a reader of this group failed for its own fault: it is refused, and nothing more is written. */
+static int collect_failures(struct aggregation *a, struct ng_err *err)
+{
+	for (size_t i = 0; i < a->readers; i++) {
+		struct reader *r = &a->reader[i];
+		if (!r->failed)
+			continue;
+		if (r->global || !is_refusal(&r->err)) {
+			*err = r->err;
+			return -1;
+		}
+		if (r->verdict->accepted)
+			refuse(a, r->verdict, r->source->name, r->err.text);
+		a->write = false;
+	}
+	return 0;
+}
+
+static int run_group(struct aggregation *a, int spill, struct ng_err *err)
+{
+	for (size_t i = 0; i < a->readers; i++) {
+		struct reader *r = &a->reader[i];
+		r->failed = open_frame(r, 0, &r->err) < 0 || (!r->global && check_update(a, r, &r->err) < 0);
+		if (r->global && !r->failed && check_tensors(&a->header, ng_stream_header(r->stream), &r->err) < 0)
+			r->failed = true;
+	}
+	for (uint64_t at = 0; at < a->elements; at += a->block) {
+		a->n = a->elements - at < a->block ? (size_t)(a->elements - at) : a->block;
+		if (a->write && a->acc && !a->first_group &&
+			transfer(spill, false, a->acc, a->n * sizeof *a->acc, at * sizeof *a->acc, err) < 0)
+			return -1;
+		ng_pool_run(a->pool, a->readers + 1, read_item, a);
+		if (collect_failures(a, err) < 0)
+			return -1;
+		if (a->write_failed) {
+			*err = a->write_err;
+			return -1;
+		}
+		ng_progress("%.0f%% of global %ld", 100.0 * (double)at / (double)a->elements, a->out->round);
+		if (!a->write)
+			continue;
+		ng_pool_run(a->pool, (a->n + SLICE - 1) / SLICE, sum_item, a);
+		if (a->not_finite)
+			return ng_fail(err, NG_DATA, "the mean of the updates is not finite");
+		if (a->last_group)
+			a->unwritten = a->n;
+		else if (transfer(spill, true, a->acc, a->n * sizeof *a->acc, at * sizeof *a->acc, err) < 0)
+			return -1;
+	}
+	a->n = 0;
+	ng_pool_run(a->pool, a->readers + 1, read_item, a);
+	if (collect_failures(a, err) < 0)
+		return -1;
+	if (a->write_failed) {
+		*err = a->write_err;
+		return -1;
+	}
+	return 0;
+}
+
+static char *inputs_json(const struct ng_agg_result *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->n; i++) {
+		const struct ng_agg_verdict *v = &r->verdict[i];
+		/* what has no name cannot be looked up by it: only stderr tells of such a file */
+		if (!v->site[0] || !v->digest[0])
+			continue;
+		json_t *o = json_pack("{s:s,s:s,s:I,s:s}", "site", v->site, "digest", v->digest, "weight",
+			(json_int_t)v->weight, "verdict", v->reason);
+		if (!o || json_array_append_new(list, o) < 0)
+			NG_BUG("ng.inputs cannot be written");
+	}
+	char *text = ng_json_canonical(list);
+	json_decref(list);
+	return text;
+}
+
+/* Header of the new global: the old one's, with what changed. */
+static int begin_output(struct aggregation *a, int fd, struct ng_err *err)
+{
+	struct ng_header h;
+	struct ng_frame f = a->frame;
+	char *inputs = inputs_json(a->out), *config = ng_config_json(&a->config);
+	int result = -1;
+
+	f.round = a->out->round;
+	snprintf(f.base, sizeof f.base, "%s", a->out->global_digest);
+	f.codec = "\"f32\"";
+	f.build = "ng " NG_VERSION;
+	f.inputs = inputs;
+	f.config = config;
+	ng_header_copy(&h, &a->header);
+	if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0) {
+		ng_fail_errno(err, NG_IOERR, "cannot start the output again");
+		goto out;
+	}
+	if (ng_frame_fill(&h.meta, &f, err) < 0 ||
+		ng_writer_open_fd(&a->writer, fd, "new global", NG_WRITER_DIGEST, NULL, err) < 0 ||
+		ng_writer_begin(a->writer, &h, err) < 0)
+		goto out;
+	result = 0;
+out:
+	ng_header_release(&h);
+	free(inputs);
+	free(config);
+	return result;
+}
+
+static int end_output(struct aggregation *a, struct ng_err *err)
+{
+	if (ng_writer_end(a->writer, err) < 0)
+		return -1;
+	snprintf(a->out->digest, sizeof a->out->digest, "%s", ng_writer_digest(a->writer));
+	int result = ng_writer_close(a->writer, NG_OK, NULL, err);
+	a->writer = NULL;
+	return result;
+}
+
+static size_t count_accepted(struct aggregation *a)
+{
+	size_t n = 0;
+
+	a->weight_sum = 0;
+	for (size_t i = 0; i < a->out->n; i++)
+		if (a->out->verdict[i].accepted) {
+			a->weight_sum += a->out->verdict[i].weight;
+			n++;
+		}
+	a->out->accepted = n;
+	return n;
+}
+
+/* How many updates are read side by side, and in blocks of how many elements. */
+static size_t plan(struct aggregation *a, size_t updates)
+{
+	uint64_t memory = a->opts->memory ? a->opts->memory : NG_AGGREGATE_MEMORY;
+	uint64_t room = memory > FIXED_BYTES + BLOCKS_BYTES ? memory - FIXED_BYTES - BLOCKS_BYTES : 0;
+	size_t group = room / STREAM_BYTES < 2 ? 1 : (size_t)(room / STREAM_BYTES) - 1;
+
+	group = group < updates ? group : updates;
+	size_t block = BLOCKS_BYTES / sizeof(float) / (group + 2) / BLOCK_STEP * BLOCK_STEP;
+	a->block = block < BLOCK_STEP ? BLOCK_STEP : block > BLOCK_MAX ? BLOCK_MAX : block;
+	return group;
+}
+
+/* One reading of all updates still accepted. *clean: none was refused on the way. */
+static int pass(struct aggregation *a, int fd, bool *clean, struct ng_err *err)
+{
+	size_t updates = a->out->accepted, group = plan(a, updates), *list = ng_xarray(updates, sizeof *list), k = 0;
+	float *blocks = ng_xarray(group + 1, a->block * sizeof *blocks);
+	int spill = -1, result = -1;
+
+	a->out->passes++;
+	a->write = fd >= 0;
+	a->write_failed = 0;
+	a->unwritten = 0;
+	a->reader = ng_xcalloc(group + 1, sizeof *a->reader);
+	a->result = ng_xarray(a->block, sizeof *a->result);
+	for (size_t i = 0; i < a->out->n; i++)
+		if (a->out->verdict[i].accepted)
+			list[k++] = i;
+	if (fd >= 0 && begin_output(a, fd, err) < 0)
+		goto out;
+	if (group < updates) {
+		a->acc = ng_xarray(a->block, sizeof *a->acc);
+		spill = ng_temp_fd(a->opts->tmpdir, err);
+		if (spill < 0)
+			goto out;
+	}
+	for (size_t first = 0; first < updates; first += group) {
+		size_t n = updates - first < group ? updates - first : group;
+		a->first_group = first == 0;
+		a->last_group = first + n == updates;
+		a->readers = n + 1;
+		for (size_t i = 0; i < n; i++) {
+			struct ng_agg_verdict *v = &a->out->verdict[list[first + i]];
+			a->reader[i] = (struct reader){ .source = &a->update[a->order[list[first + i]]],
+				.verdict = v,
+				.tensor = SIZE_MAX,
+				.block = blocks + i * a->block };
+		}
+		a->reader[n] = (struct reader){
+			.source = a->global, .global = true, .tensor = SIZE_MAX, .block = blocks + n * a->block
+		};
+		int ran = run_group(a, spill, err);
+		for (size_t i = 0; i < a->readers; i++)
+			close_reader(&a->reader[i]);
+		if (ran < 0)
+			goto out;
+	}
+	*clean = count_accepted(a) == updates;
+	if (fd >= 0 && *clean && end_output(a, err) < 0)
+		goto out;
+	result = 0;
+out:
+	ng_progress_end();
+	if (a->writer)
+		ng_writer_abort(a->writer);
+	a->writer = NULL;
+	if (spill >= 0)
+		close(spill);
+	free(a->acc);
+	a->acc = NULL;
+	free(a->reader);
+	free(a->result);
+	free(blocks);
+	free(list);
+	return result;
+}
+
+int ng_aggregate(struct ng_agg_result *out, const struct ng_agg_source *global, const struct ng_agg_source *update,
+	size_t n, const struct ng_agg_opts *opts, int fd, struct ng_err *err)
+{
+	struct aggregation a = { .out = out, .global = global, .update = update, .opts = opts };
+	struct ng_err own;
+	bool clean = false;
+	int result = -1;
+
+	err = err ? err : &own;
+	memset(out, 0, sizeof *out);
+	out->n = n;
+	out->verdict = ng_xcalloc(n ? n : 1, sizeof *out->verdict);
+	a.order = ng_xcalloc(n ? n : 1, sizeof *a.order);
+	a.max_norm = opts->max_norm > 0 ? opts->max_norm : NG_AGGREGATE_MAX_NORM;
+	a.pool = ng_pool_new(opts->threads);
+	if (read_global(&a, err) < 0 || read_experiment(&a, err) < 0 || check_headers(&a, err) < 0)
+		goto out;
+	while (!clean) {
+		if (count_accepted(&a) < (size_t)out->quorum || out->accepted == 0) {
+			ng_fail(err, NG_NOTHING, "%zu of %zu updates can be used, and the quorum is %ld", out->accepted,
+				out->n, out->quorum);
+			goto out;
+		}
+		if (pass(&a, fd, &clean, err) < 0)
+			goto out;
+	}
+	result = 0;
+out:
+	ng_pool_free(a.pool);
+	ng_header_release(&a.header);
+	ng_config_release(&a.config);
+	ng_experiment_release(&a.exp);
+	free(a.limit);
+	free(a.order);
+	return result;
+}
