@@ -15,7 +15,6 @@
 #include "common/base/err.h"
 #include "common/fed/config.h"
 #include "common/text/sampler.h"
-#include "common/text/sampler.h"
 
 #define NG_EXPERIMENT_MAX (1u << 20) /* bytes of an experiment file */
 #define NG_ROUNDS_MAX 99999999L
