@@ -28,8 +28,7 @@ struct ng_encoder {
 };
 
 /* device: "auto", "cpu"; threads 0: what affinity and cgroup allow. */
-int ng_encoder_open(
-	struct ng_encoder *out, const char *dir, const char *device, long threads, struct ng_err *err);
+int ng_encoder_open(struct ng_encoder *out, const char *dir, const char *device, long threads, struct ng_err *err);
 void ng_encoder_close(struct ng_encoder *enc);
 
 /* out (n, dim) host memory, as the folder's modules say (normalised only if it

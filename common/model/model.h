@@ -17,7 +17,7 @@
 
 #include "common/base/err.h"
 #include "common/model/config.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/header.h"
 #include "common/tensor/stream.h"
 #include "kernels/device.h"
 
@@ -50,23 +50,28 @@ struct ng_model {
 	struct ng_linear_at norm0;
 	struct ng_layer_at *layer;
 	struct ng_linear_at tail[NG_MODEL_TAILS]; /* b: SIZE_MAX when there is none */
+	struct ng_header folder;		  /* header of the folder's weights, pooler and buffers included */
 	char *dir;
 };
 
-/* cfg is taken over (also on failure).  NG_DATA naming the tensor that is
- * missing, of another shape, of a type not computed with, or not finite. */
-int ng_model_load(
+/* Lay the parameters out after the headers of the folder's weights; the buffer is zeros.  cfg is taken
+ * over, also on failure.  NG_DATA naming the tensor that is missing, of another shape or of a type not
+ * computed with. */
+int ng_model_open(
 	struct ng_model *out, struct ng_model_config *cfg, struct ng_device *dev, const char *dir, struct ng_err *err);
-void ng_model_release(struct ng_model *m);
+/* Fill the buffer from the folder's files. NG_DATA for a value that is not finite. */
+int ng_model_read_folder(struct ng_model *m, struct ng_err *err);
+void ng_model_release(struct ng_model *m); /* harmless on a zeroed struct */
 
 /* NULL: not a parameter (the pooler, a buffer). */
 const struct ng_param *ng_model_param(const struct ng_model *m, const char *name);
 /* Is this tensor of the folder's files part of what full fine-tuning trains?  By name alone. */
 bool ng_model_trains(const char *name);
-/* Replace parameters by the tensors of the frame at which s stands (ng_stream_next gave 1), to its
- * verified end: a global.  Every tensor must be in the folder with its shape (NG_REFUSED), every
- * value finite (NG_DATA), every parameter must come unless `partial`. */
-int ng_model_load_stream(struct ng_model *m, struct ng_stream *s, bool partial, struct ng_err *err);
+/* Fill the buffer from the tensors of the frame at which s stands (ng_stream_next gave 1), a global, to
+ * its verified end.  Every tensor must be in the folder with its shape, and every parameter must come
+ * (NG_REFUSED); every value must be finite (NG_DATA).  keep_fd, unless -1, gets the bytes of all tensors
+ * as F32 in the order of the frame. On failure the buffer is not to be used. */
+int ng_model_load_stream(struct ng_model *m, struct ng_stream *s, int keep_fd, struct ng_err *err);
 /* Device failure -> err. Returns -1. */
 int ng_model_device_error(const struct ng_model *m, int status, const char *what, struct ng_err *err);
 
