@@ -50,6 +50,7 @@ struct ng_stream {
 	bool bracket; /* between an opening and its closing */
 	size_t bracket_count;
 	bool bracket_seen;
+	char opening_hex[NG_HASH_HEX];
 	json_t *opening; /* kept after its closing until something else comes */
 
 	/* the frame */
@@ -437,7 +438,7 @@ static int frame_end(struct ng_stream *s, struct ng_err *err)
 
 /* ---- brackets and the end ---- */
 
-static int bracket_opening(struct ng_stream *s, json_t *opening, struct ng_err *err)
+static int bracket_opening(struct ng_stream *s, json_t *opening, const struct ng_str *text, struct ng_err *err)
 {
 	if (s->bracket) {
 		json_decref(opening);
@@ -448,6 +449,7 @@ static int bracket_opening(struct ng_stream *s, json_t *opening, struct ng_err *
 	s->opening = opening;
 	s->bracket = s->bracket_seen = true;
 	s->bracket_count = 0;
+	ng_hash_bytes(s->opening_hex, text->data, text->len);
 	return 0;
 }
 
@@ -463,6 +465,8 @@ static int bracket_closing(struct ng_stream *s, const struct ng_closing *c, stru
 	if (c->frames != s->bracket_count)
 		return fail(
 			s, err, NG_DATA, "the stream is damaged: %zu frames came of %zu", s->bracket_count, c->frames);
+	if (c->opening[0] && strcmp(c->opening, s->opening_hex) != 0)
+		return fail(s, err, NG_DATA, "the stream is damaged: its opening is not the one that was written");
 	s->bracket = false;
 	return 0;
 }
@@ -505,7 +509,7 @@ static int skippable(struct ng_stream *s, struct ng_err *err)
 	if (ng_bracket_parse(&what, &opening, &closing, text.data, text.len, err) < 0)
 		rc = ng_fail_prefix(err, "%s", s->name);
 	else if (what == NG_BRACKET_OPEN)
-		rc = bracket_opening(s, opening, err);
+		rc = bracket_opening(s, opening, &text, err);
 	else if (what == NG_BRACKET_CLOSE)
 		rc = bracket_closing(s, &closing, err);
 out:

@@ -100,7 +100,7 @@ struct ng_writer {
 	uint64_t raw_bytes;
 	size_t count;
 	struct ng_hash digest, object;
-	char digest_hex[NG_HASH_HEX], object_hex[NG_HASH_HEX];
+	char digest_hex[NG_HASH_HEX], object_hex[NG_HASH_HEX], opening_hex[NG_HASH_HEX];
 };
 
 /* The writer whose stream ng_die closes. */
@@ -139,6 +139,7 @@ static int write_closing(struct ng_writer *w, int code_, const char *reason, str
 
 	if (reason)
 		snprintf(c.reason, sizeof c.reason, "%s", reason);
+	memcpy(c.opening, w->opening_hex, sizeof c.opening);
 	ng_str_init(&text, NG_CLOSING_MAX + 64);
 	int rc = ng_closing_add(&text, &c, err);
 	if (rc == 0)
@@ -180,8 +181,10 @@ static int start(struct ng_writer *w, const json_t *opening, struct ng_err *err)
 	if (!opening)
 		opening = none = json_object();
 	int rc = ng_bracket_add(&text, "open", opening, err);
-	if (rc == 0)
+	if (rc == 0) {
+		ng_hash_bytes(w->opening_hex, text.data + 8, text.len - 8);
 		rc = w->write(w->arg, text.data, text.len, err);
+	}
 	json_decref(none);
 	ng_str_release(&text);
 	if (rc == 0) {

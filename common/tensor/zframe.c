@@ -92,8 +92,10 @@ int ng_closing_add(struct ng_str *out, const struct ng_closing *c, struct ng_err
 	/* jansson takes UTF-8 only; the text may have been cut inside a character */
 	ng_printable(reason, sizeof reason, c->reason, strlen(c->reason));
 	json_t *v = json_pack("{s:i, s:I, s:s}", "code", c->code, "frames", (json_int_t)c->frames, "reason", reason);
-	if (!v)
+	if (!v || (c->opening[0] && json_object_set_new(v, "opening", json_string(c->opening)) < 0)) {
+		json_decref(v);
 		return ng_fail(err, NG_OSERR, "no memory for a closing");
+	}
 	int rc = ng_bracket_add(out, "close", v, err);
 	json_decref(v);
 	return rc;
@@ -102,16 +104,19 @@ int ng_closing_add(struct ng_str *out, const struct ng_closing *c, struct ng_err
 static int parse_closing(struct ng_closing *out, const json_t *v, struct ng_err *err)
 {
 	long frames = -1, code = -1;
-	const char *reason = "";
+	const char *reason = "", *opening = "";
 
 	memset(out, 0, sizeof *out);
 	if (!json_is_object(v) || ng_json_long(&frames, v, "frames", 0, INT32_MAX, "closing", err) < 0 ||
 		ng_json_long(&code, v, "code", 0, 255, "closing", err) < 0 ||
-		ng_json_string(&reason, v, "reason", "closing", err) < 0 || frames < 0 || code < 0)
+		ng_json_string(&reason, v, "reason", "closing", err) < 0 ||
+		ng_json_string(&opening, v, "opening", "closing", err) < 0 || (*opening && !ng_hash_valid(opening)) ||
+		frames < 0 || code < 0)
 		return ng_fail(err, NG_DATA, "the closing is malformed");
 	out->frames = (size_t)frames;
 	out->code = (int)code;
 	ng_printable(out->reason, sizeof out->reason, reason, strlen(reason));
+	memcpy(out->opening, *opening ? opening : "", *opening ? NG_HASH_HEX : 1);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "common/base/err.h"
+#include "common/base/hash.h"
 #include "common/base/str.h"
 
 #define NG_ZFRAME_MAGIC 0xFD2FB528u
@@ -36,11 +37,13 @@ struct ng_closing {
 	size_t frames;
 	int code; /* 0..255 */
 	char reason[NG_ERR_MAX];
+	char opening[NG_HASH_HEX]; /* digest of the opening's text, "" when not said: skippable
+				    * frames have no checksum of their own */
 };
 int ng_closing_add(struct ng_str *out, const struct ng_closing *c, struct ng_err *err);
 /* What a bracket's text is. NG_DATA when it is no JSON or a value is of the wrong type. */
 enum ng_bracket { NG_BRACKET_OTHER, NG_BRACKET_OPEN, NG_BRACKET_CLOSE };
-/* *opening: a new reference when OPEN. */
+/* *opening: a new reference when OPEN. closing is filled when CLOSE. */
 int ng_bracket_parse(enum ng_bracket *out, json_t **opening, struct ng_closing *closing, const char *text, size_t len,
 	struct ng_err *err);
 /* A whole closing that ends exactly at tail + len? */
