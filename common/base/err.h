@@ -13,15 +13,15 @@
 #include "common/base/compat.h"
 
 enum ng_code {
-	NG_OK = 0,           /* done */
-	NG_NOTHING = 1,      /* a true "no": nothing new, quorum not met */
-	NG_USAGE = 64,       /* command line or experiment file misused */
-	NG_DATA = 65,        /* input is malformed, cut or inconsistent */
+	NG_OK = 0,	     /* done */
+	NG_NOTHING = 1,	     /* a true "no": nothing new, quorum not met */
+	NG_USAGE = 64,	     /* command line or experiment file misused */
+	NG_DATA = 65,	     /* input is malformed, cut or inconsistent */
 	NG_NOINPUT = 66,     /* a named input is not there */
 	NG_UNAVAILABLE = 69, /* a device or server is not there */
 	NG_SOFTWARE = 70,    /* a bug of ours */
-	NG_OSERR = 71,       /* memory or system */
-	NG_IOERR = 74,       /* a read or write failed, disk full */
+	NG_OSERR = 71,	     /* memory or system */
+	NG_IOERR = 74,	     /* a read or write failed, disk full */
 	NG_TEMPFAIL = 75,    /* run again: a lock is held, the board moved */
 	NG_PROTOCOL = 76,    /* the other side broke the protocol */
 	NG_REFUSED = 77,     /* key, signature, member, base or value refused */

@@ -16,8 +16,10 @@ json_t *ng_json_load(const char *path, size_t max, struct ng_err *err);
 char *ng_json_canonical(const json_t *value);
 /* Optional members: 0 and *out untouched when absent or null; -1 and err when of another type
  * or out of range; where = what to call the object in a message ("config.json"). */
-int ng_json_long(long *out, const json_t *obj, const char *key, long min, long max, const char *where, struct ng_err *err);
-int ng_json_double(double *out, const json_t *obj, const char *key, double min, double max, const char *where, struct ng_err *err);
+int ng_json_long(
+	long *out, const json_t *obj, const char *key, long min, long max, const char *where, struct ng_err *err);
+int ng_json_double(
+	double *out, const json_t *obj, const char *key, double min, double max, const char *where, struct ng_err *err);
 int ng_json_bool(bool *out, const json_t *obj, const char *key, const char *where, struct ng_err *err);
 /* Borrowed from obj. */
 int ng_json_string(const char **out, const json_t *obj, const char *key, const char *where, struct ng_err *err);

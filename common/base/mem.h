@@ -11,9 +11,9 @@
 NG_WARN_UNUSED bool ng_mul(size_t *out, size_t a, size_t b);
 NG_WARN_UNUSED bool ng_add(size_t *out, size_t a, size_t b);
 
-void *ng_xmalloc(size_t size);                      /* never NULL, size 0 allowed */
+void *ng_xmalloc(size_t size); /* never NULL, size 0 allowed */
 void *ng_xcalloc(size_t n, size_t size);
-void *ng_xarray(size_t n, size_t size);             /* n * size, checked */
+void *ng_xarray(size_t n, size_t size); /* n * size, checked */
 void *ng_xrealloc(void *p, size_t n, size_t size);
 char *ng_xstrdup(const char *s);
 char *ng_xstrndup(const char *s, size_t n);

@@ -10,12 +10,12 @@
 #include "common/base/err.h"
 
 struct ng_out {
-	FILE *fp;    /* write through this, or through fd after fflush */
+	FILE *fp; /* write through this, or through fd after fflush */
 	int fd;
-	char *path;  /* final name */
+	char *path; /* final name */
 	char *temp;
 	int slot;
-	bool keep;   /* commit refuses to replace (link, then unlink): EEXIST -> NG_NOTHING */
+	bool keep; /* commit refuses to replace (link, then unlink): EEXIST -> NG_NOTHING */
 };
 
 /* path "-" is standard output: commit only flushes it. */

@@ -18,11 +18,11 @@ struct ng_str {
 
 void ng_str_init(struct ng_str *s, size_t limit);
 void ng_str_release(struct ng_str *s);
-void ng_str_reset(struct ng_str *s);                /* keeps the memory */
+void ng_str_reset(struct ng_str *s);				/* keeps the memory */
 int ng_str_add(struct ng_str *s, const void *data, size_t len); /* 0 or -1 */
 int ng_str_adds(struct ng_str *s, const char *text);
 int ng_str_addf(struct ng_str *s, const char *fmt, ...) NG_PRINTF(2, 3);
-char *ng_str_take(struct ng_str *s);                /* caller frees; s is empty again */
+char *ng_str_take(struct ng_str *s); /* caller frees; s is empty again */
 
 /* Valid UTF-8 (no surrogates, no overlong, <= U+10FFFF)?  *bad, if not NULL,
  * is the offset of the first byte that is not. */
@@ -44,6 +44,6 @@ bool ng_parse_size(uint64_t *out, const char *s);
 bool ng_parse_duration(long long *out, const char *s);
 
 void ng_hex(char *out, const unsigned char *bytes, size_t n); /* 2n+1 chars written */
-bool ng_unhex(unsigned char *out, const char *hex, size_t n);  /* exactly 2n lower-case digits */
+bool ng_unhex(unsigned char *out, const char *hex, size_t n); /* exactly 2n lower-case digits */
 
 #endif
