@@ -26,8 +26,8 @@ Arrays are safetensors, one file a model (t/golden/NAME.golden.safetensors):
                                  weight decay 0), "adamw_wd" (cosine, warm-up 2, decay 0.01 on
                                  all but bias and LayerNorm), "sgd" (constant, momentum 0.9)
 
-Tensors of Dense modules are called PATH.linear.weight with the module's folder,
-such as 2_Dense.linear.weight.  Tolerances: embeddings 2e-6 max abs; gradients
+Tensors of Dense modules are called PATH/linear.weight with the module's folder,
+such as 2_Dense/linear.weight.  Tolerances: embeddings 2e-6 max abs; gradients
 ||g - ref|| <= 1e-4 max(||ref||, 1e-3 ||all||) per tensor; curves 1e-4 relative.
 """
 import json
@@ -248,7 +248,7 @@ def named(model, folder):
                     rest = rest[len(prefix):]
             out.append((rest, p))
         else:
-            out.append((paths[int(idx)] + "." + rest, p))
+            out.append((paths[int(idx)] + "/" + rest, p))
     return out
 
 
