@@ -200,23 +200,27 @@ DIST := ng-$(VERSION)
 dist:
 	git archive --format=tar --prefix=$(DIST)/ HEAD | gzip -n9 >$(DIST).tar.gz
 
-# The archive builds, passes and installs by itself, and uninstalls without a trace.
-distcheck: dist
+# The archive builds and installs by itself, and uninstalls without a trace.
+IN_DIST = $(MAKE) -s -C build-dist/$(DIST) BUILD=build BIN=bin DESTDIR="$$PWD/build-dist/root" PREFIX=/usr
+dist-install-check: dist
 	rm -rf build-dist && mkdir build-dist && tar xzf $(DIST).tar.gz -C build-dist
-	$(MAKE) -s -C build-dist/$(DIST) BUILD=build BIN=bin all
-	$(MAKE) -s -C build-dist/$(DIST) BUILD=build BIN=bin check
-	$(MAKE) -s -C build-dist/$(DIST) BUILD=build BIN=bin DESTDIR="$$PWD/build-dist/root" PREFIX=/usr install
-	build-dist/root/usr/bin/ng-show --version
-	$(MAKE) -s -C build-dist/$(DIST) BUILD=build BIN=bin DESTDIR="$$PWD/build-dist/root" PREFIX=/usr uninstall
+	$(IN_DIST) all
+	$(IN_DIST) install
+	for p in $(notdir $(PROGRAMS)); do build-dist/root/usr/bin/$$p --version || exit 1; done
+	for p in $(PAGES); do test -f build-dist/root/usr/share/man/man$${p##*.}/$${p##*/} || exit 1; done
+	$(IN_DIST) uninstall
 	test -z "$$(find build-dist/root ! -type d)"
-	$(MAKE) -s -C build-dist/$(DIST) BUILD=build BIN=bin clean
+
+# ... and passes its tests, away from everything beside it
+distcheck: dist-install-check
+	$(IN_DIST) check
 	rm -rf build-dist
 
 clean:
-	rm -rf $(BUILD) $(BIN) build-asan build-tsan build-fuzz build-dist
+	rm -rf $(BUILD) $(BIN) build-asan build-clang build-dev build-dist build-fuzz build-tsan
 
 FORCE:
-.PHONY: all asan-tests check check-asan check-tsan check-valgrind clean config dist distcheck format fuzz fuzz-run golden \
+.PHONY: all asan-tests check check-asan check-tsan check-valgrind clean config dist distcheck dist-install-check format fuzz fuzz-run golden \
 	hdr-check install layers lint tsan-tests uninstall unit FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
