@@ -108,7 +108,7 @@ static void refusals(void)
 		{ "{\"rounds\": 1}", "experiment" },
 		{ "{\"experiment\": \"a\"}", "rounds" },
 		{ "{\"experiment\": \"A\", \"rounds\": 1}", "experiment" },
-		{ "{\"experiment\": \"a\\u0000b\", \"rounds\": 1}", "experiment" },
+		{ "{\"experiment\": \"a\\u0000b\", \"rounds\": 1}", "e.json" },
 		{ "{\"experiment\": 7, \"rounds\": 1}", "experiment" },
 		{ "{\"experiment\": \"a\", \"rounds\": -1}", "rounds" },
 		{ "{\"experiment\": \"a\", \"rounds\": 1.5}", "rounds" },
