@@ -57,7 +57,7 @@ struct reader {
 static void fail(struct reader *r, const char *key, const char *what)
 {
 	if (!r->failed)
-		ng_fail(r->err, NG_USAGE, "%s: '%s' %s", r->name, key, what);
+		ng_fail(r->err, NG_USAGE, "'%s': '%s' %s", r->name, key, what);
 	r->failed = true;
 }
 
@@ -154,7 +154,7 @@ static void check_keys(struct reader *r, const json_t *obj, const char *prefix, 
 			i++;
 		if (!keys[i] && !r->failed) {
 			ng_printable(shown, sizeof shown, key, strlen(key));
-			ng_fail(r->err, NG_USAGE, "%s: unknown key '%s%s'", r->name, prefix, shown);
+			ng_fail(r->err, NG_USAGE, "'%s': unknown key '%s%s'", r->name, prefix, shown);
 			r->failed = true;
 		}
 	}
@@ -403,7 +403,7 @@ int ng_experiment_parse(struct ng_experiment *out, const char *text, size_t len,
 
 	memset(out, 0, sizeof *out);
 	if (len > NG_EXPERIMENT_MAX)
-		return ng_fail(err, NG_USAGE, "%s: larger than an experiment file may be (1 MiB)", name);
+		return ng_fail(err, NG_USAGE, "'%s': larger than an experiment file may be (1 MiB)", name);
 	out->json = ng_json_parse(text, len, name, err);
 	if (!out->json) {
 		if (err)
@@ -412,7 +412,7 @@ int ng_experiment_parse(struct ng_experiment *out, const char *text, size_t len,
 	}
 	if (!json_is_object(out->json)) {
 		ng_experiment_release(out);
-		return ng_fail(err, NG_USAGE, "%s: not a JSON object", name);
+		return ng_fail(err, NG_USAGE, "'%s': not a JSON object", name);
 	}
 	for (size_t i = 0; i < n_set; i++)
 		if (override(out->json, set[i], err) < 0) {
