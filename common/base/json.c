@@ -68,16 +68,22 @@ json_t *ng_json_load(const char *path, size_t max, struct ng_err *err)
 	return value;
 }
 
-/* The fewest digits that read back as the same double, always with a '.' or an exponent. */
+/* The fewest digits that read back as the same double, always with a '.' or an
+ * exponent, and without one from 1e-4 to 1e16: what Python's repr prints. */
 static void real_text(char out[40], double value)
 {
-	int digits;
+	int digits, exponent;
 
-	for (digits = 1; digits <= 17; digits++) {
-		snprintf(out, 40, "%.*g", digits, value);
+	for (digits = 1; digits < 17; digits++) {
+		snprintf(out, 40, "%.*e", digits - 1, value);
 		if (strtod(out, NULL) == value)
 			break;
 	}
+	snprintf(out, 40, "%.*e", digits - 1, value);
+	exponent = (int)strtol(strchr(out, 'e') + 1, NULL, 10);
+	if (exponent >= digits && exponent < 16)
+		digits = exponent + 1;
+	snprintf(out, 40, "%.*g", digits, value);
 	if (strspn(out, "-0123456789") == strlen(out))
 		memcpy(out + strlen(out), ".0", 3);
 }
