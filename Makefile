@@ -37,11 +37,9 @@ NG_LIBS := $(PKG_LIBS) -lm -pthread
 LIB_SRC := $(sort $(wildcard common/*/*.c) $(wildcard kernels/*.c))
 CMD_SRC := $(sort $(wildcard cmd/ng-*.c))
 TEST_SRC := $(sort $(wildcard t/unit/test_*.c))
-REF_SRC := $(sort $(wildcard t/ref/*.c))
 FUZZ_SRC := $(sort $(wildcard t/fuzz/fuzz_*.c))
 HEADERS := $(sort $(wildcard common/*/*.h kernels/*.h t/*/*.h))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
-REF_OBJ := $(REF_SRC:%.c=$(BUILD)/%.o)
 PROGRAMS := $(CMD_SRC:cmd/%.c=$(BIN)/%)
 UNIT := $(TEST_SRC:t/unit/%.c=$(BUILD)/t/%)
 REPLAY := $(FUZZ_SRC:t/fuzz/%.c=$(BUILD)/t/%)
@@ -96,9 +94,9 @@ $(BUILD)/t/fault.so: t/shim/fault.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -O2 -Wall -Wextra -fPIC -shared -o $@ $< -ldl
 
-$(BUILD)/t/%: $(BUILD)/t/unit/%.o $(REF_OBJ) $(BUILD)/libng.a
+$(BUILD)/t/%: $(BUILD)/t/unit/%.o $(BUILD)/libng.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(REF_OBJ) $(BUILD)/libng.a $(NG_LIBS) $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libng.a $(NG_LIBS) $(LDLIBS)
 
 config:
 	@printf '%-12s %s\n' version '$(VERSION)' compiler "$$($(CC) --version | head -n 1)" \

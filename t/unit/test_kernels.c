@@ -10,7 +10,7 @@
  */
 #include "kernels/cpu.h"
 #include "kernels/threads.h"
-#include "t/ref/ref.h"
+#include "t/ref/ref.c"
 #include "t/unit/check.h"
 
 #include <stdatomic.h>
