@@ -94,6 +94,11 @@ $(BUILD)/t/fault.so: t/shim/fault.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -O2 -Wall -Wextra -fPIC -shared -o $@ $< -ldl
 
+# the C side of what t/perf/*.py measures
+$(BUILD)/perf/%: $(BUILD)/t/perf/%.o $(BUILD)/libng.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libng.a $(NG_LIBS) $(LDLIBS)
+
 $(BUILD)/t/%: $(BUILD)/t/unit/%.o $(BUILD)/libng.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libng.a $(NG_LIBS) $(LDLIBS)
@@ -165,7 +170,7 @@ hdr-check:
 		n=$$((n + 1)); \
 	done; echo "$$n headers compile alone"
 
-FORMATTED = $(sort $(wildcard common/*/*.[ch] cmd/*.c kernels/*.[ch] t/unit/*.[ch] t/fuzz/*.[ch] t/ref/*.[ch] t/shim/*.c))
+FORMATTED = $(sort $(wildcard common/*/*.[ch] cmd/*.c kernels/*.[ch] t/unit/*.[ch] t/fuzz/*.[ch] t/perf/*.c t/ref/*.[ch] t/shim/*.c))
 format:
 	$(CLANG_FORMAT) -i $(FORMATTED)
 
