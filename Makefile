@@ -127,7 +127,7 @@ SANITIZE = -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitiz
 check-asan:
 	@$(MAKE) -s BUILD=build-asan BIN=build-asan/bin CFLAGS='$(SANITIZE) $(CFLAGS)' all asan-tests
 asan-tests: all $(TESTS)
-	@UBSAN_OPTIONS=print_stacktrace=1 $(RUN) $(UNIT) $(REPLAY)
+	@UBSAN_OPTIONS=print_stacktrace=1 NG_SANITIZED=1 $(RUN) $(UNIT) $(REPLAY)
 	@ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 NG_SANITIZED=1 $(RUN) $(BATS)
 
 check-tsan:

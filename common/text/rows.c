@@ -448,6 +448,8 @@ static ptrdiff_t record_end(enum ng_rows_format format, const char *s, size_t *s
 	const char *hit;
 	size_t i;
 
+	if (*scanned == n)
+		return -1;
 	if (format != NG_FORMAT_CSV) {
 		hit = memchr(s + *scanned, '\n', n - *scanned);
 		*scanned = n;
