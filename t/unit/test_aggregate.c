@@ -372,6 +372,7 @@ static void doubles(void)
 	/* two different ones of a site: neither, and then the quorum is missed */
 	other.seed = 99;
 	make(&update[3], &other, "a-other.zst");
+	ng_agg_source_release(&update[2]);
 	update[2] = update[3];
 	CHECK_INT_EQ(aggregate(update, 3, (struct ng_agg_opts){ 0 }, &out, &len, &err), -1);
 	CHECK_INT_EQ(err.code, NG_NOTHING);
@@ -391,6 +392,8 @@ static void doubles(void)
 			&out, &len, &err),
 		-1);
 	CHECK_INT_EQ(err.code, NG_DATA);
+	for (size_t i = 0; i < 3; i++)
+		ng_agg_source_release(&update[i]);
 }
 
 static void arithmetic(void)

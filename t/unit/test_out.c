@@ -158,6 +158,9 @@ static int child(const char *way)
 	free(inner);
 	inner = ng_xasprintf("%s/sub/file", tree.temp);
 	close(open(inner, O_CREAT | O_WRONLY, 0666));
+	free(inner);
+	free(p);
+	free(t);
 	if (litter() != 2)
 		_exit(98);
 	if (strcmp(way, "die") == 0)
