@@ -250,6 +250,14 @@ static int place(struct job *j, struct ng_stream *s, struct ng_stream *delta, co
 	return 0;
 }
 
+/* Nothing follows, and nobody upstream failed. */
+static int ends(struct ng_stream *s, struct ng_err *err)
+{
+	int rc = ng_stream_next(s, err);
+
+	return rc == 1 ? ng_fail(err, NG_DATA, "%s holds more than one frame", ng_stream_name(s)) : rc;
+}
+
 static int replace(struct job *j, struct ng_stream *s, struct ng_stream *delta, struct ng_err *err)
 {
 	float *a = ng_xarray(BLOCK, sizeof *a), *b = ng_xarray(BLOCK, sizeof(double));
@@ -262,8 +270,10 @@ static int replace(struct job *j, struct ng_stream *s, struct ng_stream *delta, 
 		if (rc < 0 || (rc = place(j, s, delta, t, a, b, err)) < 0)
 			break;
 	}
+	if (rc == 0)
+		rc = ends(s, err);
 	if (rc == 0 && delta)
-		rc = ng_stream_drain(delta, err);
+		rc = ends(delta, err);
 	free(a);
 	free(b);
 	return rc;

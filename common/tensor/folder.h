@@ -14,8 +14,8 @@
 #include "common/tensor/safetensors.h"
 #include "common/tensor/stream.h"
 
-/* s stands at a frame (ng_stream_next gave 1), a global; it is read to its verified
- * end before the folder gets its name.  delta: NULL, or a stream standing at an
+/* s stands at a frame (ng_stream_next gave 1), a global; it is read to the end of
+ * the stream, which holds nothing else, before the folder gets its name.  delta: NULL, or a stream standing at an
  * update that is added (--update-of): same tensors in the same order.  A tensor
  * that the base lacks, or in another shape, is NG_REFUSED, naming it; out
  * existing is NG_NOTHING. */

@@ -791,6 +791,11 @@ uint64_t ng_stream_plain_bytes(const struct ng_stream *s)
 	return s->plain_bytes;
 }
 
+bool ng_stream_plain(const struct ng_stream *s)
+{
+	return s->plain;
+}
+
 size_t ng_stream_count(const struct ng_stream *s)
 {
 	return s->count;

@@ -92,6 +92,7 @@ const char *ng_stream_digest(const struct ng_stream *s);
 const char *ng_stream_object_digest(const struct ng_stream *s);
 uint64_t ng_stream_raw_bytes(const struct ng_stream *s);   /* of this frame, compressed */
 uint64_t ng_stream_plain_bytes(const struct ng_stream *s); /* of this frame, uncompressed */
+bool ng_stream_plain(const struct ng_stream *s);	   /* an uncompressed file (NG_STREAM_PLAIN) */
 size_t ng_stream_count(const struct ng_stream *s);	   /* frames so far, this one included */
 
 /* The opening's JSON object that the current frame stands under, or NULL.

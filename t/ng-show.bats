@@ -1,0 +1,206 @@
+#!/usr/bin/env bats
+# ng-show: what it prints, what it refuses, what it writes.
+load helper
+
+S=$BATS_TEST_DIRNAME/fuzz/corpus/stream
+TINY=$BATS_TEST_DIRNAME/golden/tiny-dense
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || exit 1
+}
+
+# value NAME: of the first such line of $output
+value() {
+	printf '%s\n' "$output" | awk -F'\t' -v n="$1" '$1 == n { print $2; exit }'
+}
+
+# word N: N as the eight bytes of a length word
+word() {
+	local i n=$1
+	for i in 1 2 3 4 5 6 7 8; do
+		# shellcheck disable=SC2059
+		printf "\\$(printf %03o $((n % 256)))"
+		n=$((n / 256))
+	done
+}
+
+# plain HEADER DATA: a safetensors file on stdout
+plain() {
+	word ${#1}
+	printf %s "$1"
+	# shellcheck disable=SC2059
+	printf "$2"
+}
+
+@test "a global from a file and from a pipe" {
+	expect 0 ng-show "$S/global.zst"
+	[ "$(value kind)" = global ]
+	[ "$(value experiment)" = leaflets ]
+	[ "$(value round)" = 3 ]
+	[ "$(value version)" = 3.0.0 ]
+	[ "$(value tensors)" = 3 ]
+	[ "$(value elements)" = 271 ]
+	[ "$(value bytes_coded)" = "$(($(wc -c <"$S/global.zst")))" ]
+	[ "$(value metadata)" = x.other=kept ]
+	digest=$(value object_digest)
+	[ "$digest" = "$(b2sum -l 256 "$S/global.zst" | cut -d' ' -f1)" ]
+	cp "$S/global.zst" g.zst
+	from_file=$(ng-show g.zst | sed 1d)
+	from_pipe=$(cat g.zst | ng-show | sed 1d)
+	[ "$from_file" = "$from_pipe" ]
+}
+
+@test "updates, one after another and from several files" {
+	expect 0 ng-show "$S/updates.zst"
+	[ "$(printf '%s\n' "$output" | grep -c '^kind	update$')" = 2 ]
+	[ "$(printf '%s\n' "$output" | sed -n 's/^site	//p' | tr '\n' ' ')" = "site-a site-b " ]
+	[ "$(value examples)" = 100 ]
+	[ "$(value loss)" = 0.25 ]
+	expect 0 ng-show "$S/updates.zst" "$S/global.zst"
+	[ "$(printf '%s\n' "$output" | grep -c '^kind	')" = 3 ]
+	cat "$S/global.zst" "$S/updates.zst" "$S/global.zst" >all.zst
+	expect 0 ng-show all.zst
+	[ "$(printf '%s\n' "$output" | sed -n 's/^frame	//p' | tr '\n' ' ')" = "1 2 3 4 " ]
+}
+
+@test "--json: one object a line, tensors before their frame" {
+	need_program jq
+	expect 0 ng-show -j -t "$S/updates.zst"
+	[ "$(printf '%s\n' "$output" | jq -s length)" = 8 ]
+	[ "$(printf '%s\n' "$output" | jq -r 'select(.tensor) | .tensor' | tr '\n' ' ')" = "b w half b w half " ]
+	[ "$(printf '%s\n' "$output" | jq -c 'select(.tensor == "w" and .frame == 2) | .shape')" = "[7,33]" ]
+	[ "$(printf '%s\n' "$output" | jq -r 'select(.site == "site-b") | .kind, .metadata["x.other"]' | tr '\n' ' ')" = "update kept " ]
+}
+
+@test "norm, least, greatest and non-finite values by hand" {
+	# 3, -4, NaN, inf as F32; 1.5 as BF16; an integer
+	plain '{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"b":{"dtype":"BF16","shape":[],"data_offsets":[16,18]},"i":{"dtype":"U8","shape":[1],"data_offsets":[18,19]}}' \
+		'\000\000\100\100\000\000\200\300\000\000\300\177\000\000\200\177\300\077\007' >v.safetensors
+	expect 0 ng-show -t v.safetensors
+	printf '%s\n' "$output" | grep -qx 'tensor	a	F32	\[4\]	16	5	-4	3	2'
+	printf '%s\n' "$output" | grep -qx 'tensor	b	BF16	\[\]	2	1.5	1.5	1.5	0'
+	printf '%s\n' "$output" | grep -qx 'tensor	i	U8	\[1\]	1	-	-	-	-'
+	[ "$(value norm)" = 5.22015325 ]
+	[ "$(value nonfinite)" = 2 ]
+	[ "$(value elements)" = 6 ]
+}
+
+@test "the content digest is of the tensors alone, in any order of the file" {
+	b='"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}' a='"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}'
+	plain "{$a,$b}" xy >ordered
+	plain "{\"__metadata__\":{\"k\":\"v\"},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}" yx >other
+	h="{$a,$b}"
+	while [ $(((8 + ${#h}) % 64)) -ne 0 ]; do h="$h "; done
+	want=$(plain "$h" xy | b2sum -l 256 | cut -d' ' -f1)
+	for f in ordered other; do
+		expect 0 ng-show $f
+		[ "$(value content_digest)" = "$want" ] || fail "$f"
+	done
+	expect 0 ng-show <ordered
+	[ "$(value content_digest)" = "$want" ]
+}
+
+@test "--safetensors writes what zstd -d gives" {
+	need_program zstd
+	expect 0 ng-show --safetensors out.safetensors "$S/global.zst"
+	[ -z "$output" ]
+	zstd -dcq "$S/global.zst" | cmp - out.safetensors
+	ng-show --safetensors - "$S/global.zst" | cmp - out.safetensors
+	expect 65 ng-show --safetensors two.safetensors "$S/updates.zst"
+	says "more than one frame"
+	[ ! -e two.safetensors ]
+	expect 74 ng-show --safetensors no/such/folder "$S/global.zst"
+}
+
+@test "what is cut, flipped or nothing at all is 65" {
+	size=$(wc -c <"$S/updates.zst")
+	for n in 0 1 7 60 $((size / 2)) $((size - 1)); do
+		head -c "$n" "$S/updates.zst" >cut.zst
+		expect 65 ng-show cut.zst
+		says "ng-show: error: "
+		head -c "$n" "$S/updates.zst" >part.zst
+		expect 65 sh -c 'cat part.zst | ng-show'
+	done
+	cp "$S/global.zst" flipped.zst
+	printf '\377' | dd of=flipped.zst bs=1 seek=700 conv=notrunc 2>/dev/null
+	expect 65 ng-show flipped.zst
+	says damaged
+	expect 65 ng-show </dev/null
+	says "nothing came"
+}
+
+@test "a failure before it in the pipe is passed on with its reason" {
+	expect 77 ng-show "$S/failed.zst"
+	says "tensor 'w' holds NaN"
+	expect 1 ng-show "$S/idle.zst"
+	says "nothing new for site-a"
+	case $stderr in *error*) fail "nothing to do is no error: $stderr" ;; esac
+	expect 0 ng-show "$S/empty-brackets.zst"
+	expect 65 ng-show "$S/large-window.zst"
+	says "window"
+	expect 65 ng-show "$S/no-checksum.zst"
+	says "checksum"
+}
+
+@test "another thing than a model is named" {
+	echo "version https://git-lfs.github.com/spec/v1" >lfs
+	echo "<!DOCTYPE html><html></html>" >html
+	printf 'PK\003\004xxxxxxxx' >zip
+	expect 65 ng-show lfs
+	says git-lfs
+	expect 65 ng-show html
+	says HTML
+	expect 65 ng-show zip
+	says "zip archive"
+	expect 65 ng-show <html
+	says HTML
+	expect 66 ng-show absent
+	mkdir empty
+	expect 66 ng-show empty
+	says "no model.safetensors"
+}
+
+@test "every bad file of ../shared is refused, every good one shown" {
+	need_shared badfiles/safetensors/MANIFEST.tsv
+	d=$SHARED/data/badfiles/safetensors
+	tab=$(printf '\t')
+	while IFS=$tab read -r file _ want _; do
+		[ "$file" = file ] && continue
+		case $want in
+		refuse) expect 65 ng-show "$d/$file" ;;
+		accept) expect 0 ng-show "$d/$file" ;;
+		*) code=0 && ng-show "$d/$file" >/dev/null 2>&1 || code=$? && [ $code -eq 0 ] || [ $code -eq 65 ] || fail "$file: $code" ;;
+		esac
+	done <"$d/MANIFEST.tsv"
+}
+
+@test "control bytes of a name do not reach the terminal" {
+	plain '{"__metadata__":{"k\u001b":"\u001b[31m\t"},"a\u001b[2J":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}' x >esc
+	expect 0 ng-show -t esc
+	case $output in *$'\033'*) fail "an escape sequence got through" ;; esac
+	printf '%s\n' "$output" | grep -q '^tensor	a?\[2J	U8'
+}
+
+@test "a model folder, Dense modules included" {
+	expect 0 ng-show -t "$TINY"
+	printf '%s\n' "$output" | grep -q '^tensor	2_Dense/linear.weight	F32'
+	[ "$(value nonfinite)" = 0 ]
+}
+
+@test "misuse is told before any work" {
+	expect 64 ng-show -o x "$S/global.zst"
+	expect 64 ng-show -m "$TINY" "$S/global.zst"
+	expect 64 ng-show -j --safetensors x "$S/global.zst"
+	expect 64 ng-show --safetensors x a b
+	expect 64 ng-show --safetensors x -o y -m "$TINY" a
+	[ ! -e x ]
+}
+
+@test "a full disk is 74" {
+	code=0
+	ng-show "$S/global.zst" >/dev/full 2>err || code=$?
+	[ $code -eq 74 ]
+	code=0
+	ng-show --safetensors - "$S/global.zst" >/dev/full 2>err || code=$?
+	[ $code -eq 74 ]
+}
