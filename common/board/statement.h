@@ -7,11 +7,11 @@
  *	experiment: HEX          the experiment id
  *	manifest: 0              version of the manifest it was made under
  *	round: 3                 of a manifest or log entry: its number
- *	site: site-a             or none
- *	base: HEX                content digest, or none
+ *	site: site-a             or -
+ *	base: HEX                content digest, or -
  *	object: HEX              object digest: of the payload, parts joined
  *	created: 2026-12-01T01:10:00Z
- *	key: none                of an open experiment without keys
+ *	key: -                    of an open experiment without keys
  *
  * Lines in this order, each there once, no others, nothing after them.
  */
@@ -28,11 +28,11 @@ struct ng_statement {
 	char experiment[NG_HASH_HEX];
 	long manifest;
 	long round;
-	char site[65];		/* "" = none */
-	char base[NG_HASH_HEX]; /* "" = none */
+	char site[65];		/* "" = - */
+	char base[NG_HASH_HEX]; /* "" = - */
 	char object[NG_HASH_HEX];
 	long long created; /* seconds since 1970, UTC */
-	char key[129];	   /* "" = none */
+	char key[129];	   /* "" = - */
 };
 
 /* Caller frees. */
