@@ -413,7 +413,8 @@ static void show_folder(const char *path)
 
 static void show_stream(const char *path)
 {
-	const unsigned flags = NG_STREAM_DIGEST | NG_STREAM_OBJECT | NG_STREAM_PLAIN | NG_STREAM_ANY_META;
+	const unsigned flags = NG_STREAM_DIGEST | NG_STREAM_OBJECT | NG_STREAM_THREADS | NG_STREAM_PLAIN |
+			       NG_STREAM_ANY_META;
 	const json_t *opening = NULL;
 	struct ng_stream *s;
 	struct ng_err err;

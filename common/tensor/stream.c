@@ -18,6 +18,7 @@
 #include "common/base/file.h"
 #include "common/base/mem.h"
 #include "common/base/sig.h"
+#include "common/tensor/hasher.h"
 #include "common/tensor/stream.h"
 #include "common/tensor/stream_private.h"
 #include "common/tensor/zframe.h"
@@ -68,7 +69,7 @@ struct ng_stream {
 	void *tee_arg;
 	bool holding; /* the header is not accepted yet: tee's bytes are held */
 	struct ng_str held;
-	struct ng_hash digest, object;
+	struct ng_hasher *digest, *object; /* NULL unless asked for */
 	char digest_hex[NG_HASH_HEX], object_hex[NG_HASH_HEX];
 	struct ng_zcoder *reframe; /* NULL: the bytes go to tee as they came */
 	bool reframing;
@@ -184,7 +185,7 @@ static int out_bytes(struct ng_stream *s, const void *data, size_t n, struct ng_
 {
 	s->raw_bytes += n;
 	if (s->flags & NG_STREAM_OBJECT)
-		ng_hash_update(&s->object, data, n);
+		ng_hasher_update(s->object, data, n);
 	if (!s->tee)
 		return 0;
 	if (!s->holding)
@@ -298,7 +299,7 @@ static int frame_open(struct ng_stream *s, struct ng_err *err)
 	s->holding = true;
 	ng_str_reset(&s->held);
 	if (s->flags & NG_STREAM_OBJECT)
-		ng_hash_init(&s->object);
+		ng_hasher_init(s->object);
 	if (s->plain)
 		return 0;
 	if (fill(s, NG_ZFRAME_HEADER_MAX, err) < 0)
@@ -391,10 +392,10 @@ static int digest_start(struct ng_stream *s, struct ng_err *err)
 	if (!(s->flags & NG_STREAM_DIGEST) || !ng_header_canonical(&s->header))
 		return 0;
 	ng_str_init(&text, NG_HEADER_MAX + 64);
-	ng_hash_init(&s->digest);
+	ng_hasher_init(s->digest);
 	rc = ng_header_encode(&text, &s->header, false, err);
 	if (rc == 0)
-		ng_hash_update(&s->digest, text.data, text.len);
+		ng_hasher_update(s->digest, text.data, text.len);
 	ng_str_release(&text);
 	return rc;
 }
@@ -429,9 +430,9 @@ static int frame_end(struct ng_stream *s, struct ng_err *err)
 	if (s->reframing && ng_zcoder_end(s->reframe, err) < 0)
 		return -1;
 	if (s->flags & NG_STREAM_DIGEST && ng_header_canonical(&s->header))
-		ng_hash_final(&s->digest, s->digest_hex);
+		ng_hasher_final(s->digest, s->digest_hex);
 	if (s->flags & NG_STREAM_OBJECT)
-		ng_hash_final(&s->object, s->object_hex);
+		ng_hasher_final(s->object, s->object_hex);
 	s->state = BETWEEN;
 	return 0;
 }
@@ -589,6 +590,10 @@ static struct ng_stream *stream_new(const char *name, unsigned flags)
 	s->scratch = ng_xmalloc(SCRATCH);
 	ng_frame_init(&s->frame);
 	ng_str_init(&s->held, SIZE_MAX / 2);
+	if (flags & NG_STREAM_DIGEST)
+		s->digest = ng_hasher_new(flags & NG_STREAM_THREADS);
+	if (flags & NG_STREAM_OBJECT)
+		s->object = ng_hasher_new(flags & NG_STREAM_THREADS);
 	s->dctx = ZSTD_createDCtx();
 	if (!s->dctx)
 		ng_die(NG_OSERR, "no memory for a decoder");
@@ -649,6 +654,8 @@ void ng_stream_close(struct ng_stream *s)
 		return;
 	ZSTD_freeDCtx(s->dctx);
 	ng_zcoder_free(s->reframe);
+	ng_hasher_free(s->digest);
+	ng_hasher_free(s->object);
 	ng_header_release(&s->header);
 	ng_str_release(&s->held);
 	json_decref(s->opening);
@@ -699,7 +706,7 @@ static int data(struct ng_stream *s, void *dst, size_t n, struct ng_err *err)
 	if (decode_exactly(s, dst, n, err) < 0)
 		return -1;
 	if (s->flags & NG_STREAM_DIGEST)
-		ng_hash_update(&s->digest, dst, n);
+		ng_hasher_update(s->digest, dst, n);
 	s->left -= n;
 	return 0;
 }

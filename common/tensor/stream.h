@@ -51,6 +51,7 @@ enum ng_stream_flags {
 	NG_STREAM_OBJECT = 1 << 1,   /* object digest of each frame: its compressed bytes (re-framed ones if so) */
 	NG_STREAM_REFRAME = 1 << 2,  /* take windows up to 128 MiB; tee and object digest get the frame re-made */
 	NG_STREAM_PLAIN = 1 << 3,    /* also take one uncompressed safetensors file, in any order (ng-show) */
+	NG_STREAM_THREADS = 1 << 5,  /* each digest in a thread of its own, for frames over 1 MiB */
 	NG_STREAM_ANY_META = 1 << 4, /* frames without valid ng.* metadata too; ng_stream_frame is then NULL */
 };
 
@@ -111,6 +112,7 @@ enum ng_writer_flags {
 	NG_WRITER_BRACKETS = 1 << 0, /* opening and closing; ng_die then closes with code and reason */
 	NG_WRITER_DIGEST = 1 << 1,   /* compute content digests */
 	NG_WRITER_OBJECT = 1 << 2,   /* compute object digests */
+	NG_WRITER_THREADS = 1 << 3,  /* each digest in a thread of its own */
 };
 
 struct ng_writer;

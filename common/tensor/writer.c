@@ -12,6 +12,7 @@
 
 #include "common/base/file.h"
 #include "common/base/mem.h"
+#include "common/tensor/hasher.h"
 #include "common/tensor/stream.h"
 #include "common/tensor/stream_private.h"
 #include "common/tensor/zframe.h"
@@ -99,7 +100,7 @@ struct ng_writer {
 	uint64_t left; /* bytes of data that the frame still needs */
 	uint64_t raw_bytes;
 	size_t count;
-	struct ng_hash digest, object;
+	struct ng_hasher *digest, *object; /* NULL unless asked for */
 	char digest_hex[NG_HASH_HEX], object_hex[NG_HASH_HEX], opening_hex[NG_HASH_HEX];
 };
 
@@ -128,7 +129,7 @@ static int frame_bytes(void *arg, const void *data, size_t n, struct ng_err *err
 
 	w->raw_bytes += n;
 	if (w->flags & NG_WRITER_OBJECT)
-		ng_hash_update(&w->object, data, n);
+		ng_hasher_update(w->object, data, n);
 	return w->write(w->arg, data, n, err);
 }
 
@@ -204,6 +205,10 @@ static int open_writer(struct ng_writer **out, int fd, ng_write_fn *fn, void *ar
 	w->arg = fn == write_fd ? w : arg;
 	w->name = strcmp(name, "-") == 0 ? ng_xstrdup("standard output") : ng_xasprintf("'%s'", name);
 	w->flags = flags;
+	if (flags & NG_WRITER_DIGEST)
+		w->digest = ng_hasher_new(flags & NG_WRITER_THREADS);
+	if (flags & NG_WRITER_OBJECT)
+		w->object = ng_hasher_new(flags & NG_WRITER_THREADS);
 	*out = w;
 	if (start(w, opening, err) == 0)
 		return 0;
@@ -238,14 +243,14 @@ int ng_writer_begin(struct ng_writer *w, const struct ng_header *h, struct ng_er
 	w->digest_hex[0] = w->object_hex[0] = '\0';
 	w->raw_bytes = 0;
 	if (w->flags & NG_WRITER_OBJECT)
-		ng_hash_init(&w->object);
+		ng_hasher_init(w->object);
 	if (ng_header_check_names(h, true, err) < 0)
 		goto out;
 	if (w->flags & NG_WRITER_DIGEST) {
 		if (ng_header_encode(&text, h, false, err) < 0)
 			goto out;
-		ng_hash_init(&w->digest);
-		ng_hash_update(&w->digest, text.data, text.len);
+		ng_hasher_init(w->digest);
+		ng_hasher_update(w->digest, text.data, text.len);
 		ng_str_reset(&text);
 	}
 	if (ng_header_encode(&text, h, true, err) < 0 ||
@@ -267,14 +272,14 @@ int ng_writer_data(struct ng_writer *w, const void *data, size_t n, struct ng_er
 			w->inside ? (unsigned long long)w->left : 0ULL);
 	w->left -= n;
 	if (w->flags & NG_WRITER_DIGEST)
-		ng_hash_update(&w->digest, data, n);
+		ng_hasher_update(w->digest, data, n);
 	return ng_zcoder_data(w->z, data, n, err);
 }
 
 static void frame_done(struct ng_writer *w)
 {
 	if (w->flags & NG_WRITER_OBJECT)
-		ng_hash_final(&w->object, w->object_hex);
+		ng_hasher_final(w->object, w->object_hex);
 	w->count++;
 }
 
@@ -287,7 +292,7 @@ int ng_writer_end(struct ng_writer *w, struct ng_err *err)
 		return -1;
 	w->inside = false;
 	if (w->flags & NG_WRITER_DIGEST)
-		ng_hash_final(&w->digest, w->digest_hex);
+		ng_hasher_final(w->digest, w->digest_hex);
 	frame_done(w);
 	return 0;
 }
@@ -318,7 +323,7 @@ int ng_writer_raw(void *arg, const void *data, size_t n, struct ng_err *err)
 		w->raw_bytes = 0;
 		w->digest_hex[0] = w->object_hex[0] = '\0';
 		if (w->flags & NG_WRITER_OBJECT)
-			ng_hash_init(&w->object);
+			ng_hasher_init(w->object);
 	}
 	return frame_bytes(w, data, n, err);
 }
@@ -357,6 +362,8 @@ void ng_writer_abort(struct ng_writer *w)
 		ng_die_hook = NULL;
 	}
 	ng_zcoder_free(w->z);
+	ng_hasher_free(w->digest);
+	ng_hasher_free(w->object);
 	free(w->name);
 	free(w);
 }
