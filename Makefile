@@ -44,7 +44,8 @@ PROGRAMS := $(CMD_SRC:cmd/%.c=$(BIN)/%)
 UNIT := $(TEST_SRC:t/unit/%.c=$(BUILD)/t/%)
 REPLAY := $(FUZZ_SRC:t/fuzz/%.c=$(BUILD)/t/%)
 # everything that make check runs beside the bats files
-TESTS := $(UNIT) $(REPLAY) $(BUILD)/t/must_fail $(BUILD)/t/fault.so
+HELPERS := $(patsubst t/unit/%.c,$(BUILD)/t/%,$(filter-out $(TEST_SRC),$(sort $(wildcard t/unit/*.c))))
+TESTS := $(UNIT) $(REPLAY) $(HELPERS) $(BUILD)/t/fault.so
 BATS := $(sort $(wildcard t/*.bats))
 SCRIPTS := $(sort $(wildcard scripts/ng-*))
 PAGES := $(sort $(wildcard man/*.[1-8]))

@@ -5,7 +5,6 @@ load helper
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
 	FRAMES=$NG_BUILD/t/frames
-	[ -x "$FRAMES" ] || make -s -C "$ROOT" "$FRAMES" build/t/frames || return 1
 	read -r BASE OBJECT_G < <("$FRAMES" path=g.zst kind=global)
 	for s in a b c; do
 		seed=$(printf '%d' "'$s")
