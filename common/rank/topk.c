@@ -6,11 +6,17 @@
 #include "common/base/mem.h"
 #include "common/rank/topk.h"
 
+#define DOCS 32 /* a piece of the block that stays in cache while all queries pass */
+#define SIDE 4	/* queries scored together with PAIR documents */
+#define PAIR 2
+
+/* Four products at a time; each lane is added up by itself, in order. */
+typedef float lanes __attribute__((vector_size(16), may_alias, aligned(16)));
+
 struct ng_topk {
-	struct ng_device *dev;
-	struct ng_ref query, docs, scores; /* (NG_TOPK_QUERIES padded,C), (NG_TOPK_DOCS,C), (queries,docs) */
-	float *block, *host;		   /* host copies of docs and scores */
-	size_t Q, padded, C, k, count;
+	float *query; /* (padded,width) */
+	size_t Q, padded, C, k;
+	size_t width; /* C filled up with zeros to whole lanes */
 	bool cosine, sorted;
 	const uint32_t *tie;
 	int threads;
@@ -52,59 +58,44 @@ void ng_decimal_ranks(uint32_t *rank, uint32_t n)
 	}
 }
 
-static int device_fail(struct ng_topk *t, struct ng_err *err)
+/* Rows of C floats to rows of `width`. */
+static void copy_rows(const struct ng_topk *t, float *out, const float *in, size_t n)
 {
-	return ng_fail(err, NG_OSERR, "ranking: %s", t->dev->last_error(t->dev));
+	for (size_t i = 0; i < n; i++) {
+		float *row = out + i * t->width;
+		memcpy(row, in + i * t->C, t->C * sizeof *row);
+		memset(row + t->C, 0, (t->width - t->C) * sizeof *row);
+		if (t->cosine)
+			ng_unit_rows(row, 1, t->width);
+	}
 }
 
-int ng_topk_new(struct ng_topk **out, struct ng_device *dev, const float *query, size_t Q, size_t C, size_t k,
-	bool cosine, const uint32_t *tie, int threads, struct ng_err *err)
+struct ng_topk *ng_topk_new(
+	const float *query, size_t Q, size_t C, size_t k, bool cosine, const uint32_t *tie, int threads)
 {
 	struct ng_topk *t = ng_xcalloc(1, sizeof *t);
-	int status = 0;
 
-	/* whole pieces of the device only: an edge piece of a BLAS may add in another order, and then two
-	 * equal documents would no longer tie */
-	t->padded = (Q + NG_PIECE - 1) / NG_PIECE * NG_PIECE;
-	t->dev = dev;
 	t->Q = Q;
+	t->padded = (Q + SIDE - 1) / SIDE * SIDE;
 	t->C = C;
+	t->width = (C + 3) / 4 * 4;
 	t->k = k;
 	t->cosine = cosine;
 	t->tie = tie;
 	t->threads = threads < 1 ? 1 : threads;
-	t->block = ng_xcalloc(NG_TOPK_DOCS > t->padded ? NG_TOPK_DOCS : t->padded, C * sizeof *t->block);
-	t->host = ng_xarray(t->padded * NG_TOPK_DOCS, sizeof *t->host);
+	t->query = ng_xaligned(t->padded * t->width * sizeof *t->query);
+	memset(t->query, 0, t->padded * t->width * sizeof *t->query);
+	copy_rows(t, t->query, query, Q);
 	t->heap = ng_xarray(Q * k, sizeof *t->heap);
 	t->fill = ng_xcalloc(Q, sizeof *t->fill);
-	status = dev->alloc(dev, &t->query, t->padded * C);
-	status = status ? status : dev->alloc(dev, &t->docs, NG_TOPK_DOCS * C);
-	status = status ? status : dev->alloc(dev, &t->scores, t->padded * NG_TOPK_DOCS);
-	memcpy(t->block, query, Q * C * sizeof *query);
-	if (cosine)
-		ng_unit_rows(t->block, Q, C);
-	status = status ? status : dev->upload(dev, t->query, t->block, t->padded * C);
-	if (status) {
-		device_fail(t, err);
-		ng_topk_free(t);
-		return -1;
-	}
-	*out = t;
-	return 0;
+	return t;
 }
 
 void ng_topk_free(struct ng_topk *t)
 {
 	if (!t)
 		return;
-	if (t->query.mem)
-		t->dev->free(t->dev, t->query);
-	if (t->docs.mem)
-		t->dev->free(t->dev, t->docs);
-	if (t->scores.mem)
-		t->dev->free(t->dev, t->scores);
-	free(t->block);
-	free(t->host);
+	free(t->query);
 	free(t->heap);
 	free(t->fill);
 	free(t);
@@ -157,55 +148,97 @@ static void push(struct ng_topk *t, size_t q, struct ng_hit hit)
 	}
 }
 
+/* score[s][p] = query row s . document row p, over `width`. */
+static void score(float out[SIDE][PAIR], const float *query, const float *doc, size_t width)
+{
+	lanes sum[SIDE][PAIR] = { { { 0 } } };
+
+	for (size_t c = 0; c < width; c += 4) {
+		lanes d0 = *(const lanes *)(doc + c), d1 = *(const lanes *)(doc + width + c);
+		for (size_t s = 0; s < SIDE; s++) {
+			lanes q = *(const lanes *)(query + s * width + c);
+			sum[s][0] += q * d0;
+			sum[s][1] += q * d1;
+		}
+	}
+	for (size_t s = 0; s < SIDE; s++)
+		for (size_t p = 0; p < PAIR; p++)
+			out[s][p] = (sum[s][p][0] + sum[s][p][1]) + (sum[s][p][2] + sum[s][p][3]);
+}
+
 struct slice {
 	struct ng_topk *t;
-	size_t begin, end, n, first;
+	const float *doc;  /* (n,C), as given */
+	size_t begin, end; /* queries, multiples of SIDE but for the last */
+	size_t n, first;
 	size_t bad_query, bad_doc; /* of a non-finite score */
 	bool bad;
 };
+
+static void offer(struct slice *s, size_t q, size_t d, float value)
+{
+	struct ng_topk *t = s->t;
+
+	if (!isfinite(value)) {
+		if (!s->bad) {
+			s->bad_query = q;
+			s->bad_doc = d;
+		}
+		s->bad = true;
+		return;
+	}
+	/* most are below the worst kept: one comparison */
+	if (t->fill[q] == t->k && value < t->heap[q * t->k].score)
+		return;
+	push(t, q, (struct ng_hit){ value, (uint32_t)d });
+}
 
 static void *rank_slice(void *arg)
 {
 	struct slice *s = arg;
 	struct ng_topk *t = s->t;
+	float *piece = ng_xaligned(DOCS * t->width * sizeof *piece), got[SIDE][PAIR];
 
-	for (size_t q = s->begin; q < s->end; q++) {
-		const float *row = t->host + q * NG_TOPK_DOCS;
-		for (size_t j = 0; j < s->n; j++) {
-			if (!isfinite(row[j])) {
-				if (!s->bad) {
-					s->bad_query = q;
-					s->bad_doc = s->first + j;
-				}
-				s->bad = true;
-				return NULL;
+	memset(piece, 0, DOCS * t->width * sizeof *piece);
+	for (size_t at = 0; at < s->n; at += DOCS) {
+		size_t n = s->n - at < DOCS ? s->n - at : DOCS;
+		copy_rows(t, piece, s->doc + at * t->C, n);
+		for (size_t q = s->begin; q < s->end; q += SIDE)
+			for (size_t d = 0; d < n; d += PAIR) {
+				score(got, t->query + q * t->width, piece + d * t->width, t->width);
+				for (size_t i = 0; i < SIDE && q + i < s->end; i++)
+					for (size_t j = 0; j < PAIR && d + j < n; j++)
+						offer(s, q + i, s->first + at + d + j, got[i][j]);
 			}
-			/* most are below the worst kept: one comparison */
-			if (t->fill[q] == t->k && row[j] < t->heap[q * t->k].score)
-				continue;
-			push(t, q, (struct ng_hit){ row[j], (uint32_t)(s->first + j) });
-		}
 	}
+	free(piece);
 	return NULL;
 }
 
-static int rank_block(struct ng_topk *t, size_t n, size_t first, struct ng_err *err)
+int ng_topk_add(struct ng_topk *t, const float *doc, size_t n, size_t first, struct ng_err *err)
 {
-	int threads = (size_t)t->threads > t->Q ? (int)t->Q : t->threads;
-	struct slice *slice = ng_xcalloc((size_t)threads, sizeof *slice);
-	pthread_t *thread = ng_xarray((size_t)threads, sizeof *thread);
-	bool *started = ng_xcalloc((size_t)threads, sizeof *started);
+	size_t groups = t->padded / SIDE;
+	size_t threads = (size_t)t->threads > groups ? groups : (size_t)t->threads;
+	struct slice *slice = ng_xcalloc(threads, sizeof *slice);
+	pthread_t *thread = ng_xarray(threads, sizeof *thread);
+	bool *started = ng_xcalloc(threads, sizeof *started);
 	int result = 0;
 
-	for (int i = 0; i < threads; i++) {
-		slice[i] = (struct slice){ t, t->Q * (size_t)i / (size_t)threads,
-			t->Q * (size_t)(i + 1) / (size_t)threads, n, first, 0, 0, false };
+	for (size_t i = 0; i < threads; i++) {
+		size_t end = groups * (i + 1) / threads * SIDE;
+		slice[i] = (struct slice){ .t = t,
+			.doc = doc,
+			.begin = groups * i / threads * SIDE,
+			.end = end < t->Q ? end : t->Q,
+			.n = n,
+			.first = first };
 		started[i] = i > 0 && pthread_create(&thread[i], NULL, rank_slice, &slice[i]) == 0;
 		if (!started[i] && i > 0)
 			rank_slice(&slice[i]);
 	}
-	rank_slice(&slice[0]);
-	for (int i = 0; i < threads; i++) {
+	if (threads > 0)
+		rank_slice(&slice[0]);
+	for (size_t i = 0; i < threads; i++) {
 		if (started[i])
 			pthread_join(thread[i], NULL);
 		if (slice[i].bad && result == 0)
@@ -216,27 +249,6 @@ static int rank_block(struct ng_topk *t, size_t n, size_t first, struct ng_err *
 	free(thread);
 	free(started);
 	return result;
-}
-
-int ng_topk_add(struct ng_topk *t, const float *doc, size_t n, size_t first, struct ng_err *err)
-{
-	struct ng_device *dev = t->dev;
-
-	for (size_t done = 0; done < n; done += NG_TOPK_DOCS) {
-		size_t part = n - done < NG_TOPK_DOCS ? n - done : NG_TOPK_DOCS;
-		memcpy(t->block, doc + done * t->C, part * t->C * sizeof *doc);
-		memset(t->block + part * t->C, 0, (NG_TOPK_DOCS - part) * t->C * sizeof *doc);
-		if (t->cosine)
-			ng_unit_rows(t->block, part, t->C);
-		if (dev->upload(dev, t->docs, t->block, NG_TOPK_DOCS * t->C) ||
-			dev->gemm(dev, false, true, t->padded, NG_TOPK_DOCS, t->C, 1, t->query, t->C, t->docs, t->C, 0,
-				t->scores, NG_TOPK_DOCS) ||
-			dev->download(dev, t->host, t->scores, t->padded * NG_TOPK_DOCS))
-			return device_fail(t, err);
-		if (rank_block(t, part, first + done, err) < 0)
-			return -1;
-	}
-	return 0;
 }
 
 size_t ng_topk_get(struct ng_topk *t, const struct ng_hit **out, size_t q)

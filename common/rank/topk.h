@@ -1,19 +1,22 @@
 /*
  * topk.h - the k best documents of each query, over a corpus that comes in
- * blocks: never a score matrix larger than NG_TOPK_QUERIES x NG_TOPK_DOCS.
+ * blocks; never a matrix of scores.
  *
  * Order: score descending, then the tie key ascending (sentence-transformers
  * 6.0: corpus id, compared as a string).  The result does not depend on how
  * the corpus was cut into blocks or on the number of threads.
+ *
+ * Scores are made by a loop of our own, not by a BLAS: a BLAS adds the products
+ * in an order that changes with the place in its block, so equal documents
+ * would score differently in the last bit and would not tie (seen with
+ * OpenBLAS 0.3.21).
  */
 #ifndef NG_RANK_TOPK_H
 #define NG_RANK_TOPK_H
 
 #include "common/base/err.h"
-#include "kernels/device.h"
 
 #define NG_TOPK_QUERIES 1024
-#define NG_TOPK_DOCS 1024
 
 struct ng_hit {
 	float score;
@@ -23,9 +26,9 @@ struct ng_hit {
 struct ng_topk;
 /* query(Q,C): the rows are copied (divided by max(norm, 1e-12) when cosine);
  * Q at most NG_TOPK_QUERIES.  tie(documents): rank of each document's id among all ids;
- * must outlive it; NULL: the document's number.  threads for the heaps. */
-int ng_topk_new(struct ng_topk **out, struct ng_device *dev, const float *query, size_t Q, size_t C, size_t k,
-	bool cosine, const uint32_t *tie, int threads, struct ng_err *err);
+ * must outlive it; NULL: the document's number. */
+struct ng_topk *ng_topk_new(
+	const float *query, size_t Q, size_t C, size_t k, bool cosine, const uint32_t *tie, int threads);
 void ng_topk_free(struct ng_topk *t);
 /* Documents first .. first+n-1, doc(n,C), any n. NG_DATA on a non-finite score, naming query and document. */
 int ng_topk_add(struct ng_topk *t, const float *doc, size_t n, size_t first, struct ng_err *err);
