@@ -66,6 +66,9 @@ list() { # the list that ng-pull prints
 	echo "$output" | grep -q "^site-c	[0-9a-f]*	0	refused: tensor 'scalar'"
 	expect 0 ng-aggregate -nj g.zst a.zst b.zst
 	[ "$(echo "$output" | jq -r .verdict | sort -u)" = ok ]
+	list a.zst >l
+	expect 0 ng-aggregate --files-from l -o other.zst
+	says "site 'site-c', 'a.zst': refused: it says that it is of site 'site-a'"
 	"$FRAMES" path=c.zst kind=update base="$BASE" site=site-c scale=3
 	expect 0 ng-aggregate -o norm.zst g.zst a.zst b.zst c.zst
 	says "over the limit"

@@ -332,36 +332,45 @@ static void read_header(void *arg, size_t i)
 	close_reader(&r);
 	if (!s->digest[0]) {
 		struct ng_err ignored;
-		/* a refused one has its digest all the same, if there is a whole frame */
-		if (find_digest(&r, failed ? &ignored : err) < 0)
+		/* a refused one is named by a digest all the same; of a file that is no frame, that of its bytes */
+		if (find_digest(&r, failed ? &ignored : err) < 0) {
 			failed = true;
+			if (s->path && ng_hash_file(r.verdict->digest, s->path) < 0)
+				r.verdict->digest[0] = '\0';
+		}
 		close_reader(&r);
 	}
 	stage->failed[i] = failed;
 }
 
-static int by_site(const struct ng_agg_verdict *x, const struct ng_agg_verdict *y)
-{
-	int c = strcmp(x->site, y->site);
+struct sorted {
+	struct ng_agg_verdict verdict;
+	size_t source;
+};
 
-	c = c ? c : strcmp(x->digest, y->digest);
-	return c ? c : strcmp(x->reason, y->reason);
+static int by_site(const void *a, const void *b)
+{
+	const struct sorted *x = a, *y = b;
+	int c = strcmp(x->verdict.site, y->verdict.site);
+
+	c = c ? c : strcmp(x->verdict.digest, y->verdict.digest);
+	return c ? c : strcmp(x->verdict.reason, y->verdict.reason);
 }
 
-/* Sites in name order; stable for what is equal in everything that counts. */
+/* Sites in name order; what is equal in all this is equal in what becomes of it. */
 static void sort_updates(struct aggregation *a)
 {
-	struct ng_agg_verdict *v = a->out->verdict;
+	size_t n = a->out->n;
+	struct sorted *all = ng_xarray(n ? n : 1, sizeof *all);
 
-	for (size_t i = 1; i < a->out->n; i++)
-		for (size_t j = i; j > 0 && by_site(&v[j - 1], &v[j]) > 0; j--) {
-			struct ng_agg_verdict swap = v[j];
-			size_t o = a->order[j];
-			v[j] = v[j - 1];
-			v[j - 1] = swap;
-			a->order[j] = a->order[j - 1];
-			a->order[j - 1] = o;
-		}
+	for (size_t i = 0; i < n; i++)
+		all[i] = (struct sorted){ a->out->verdict[i], i };
+	qsort(all, n, sizeof *all, by_site);
+	for (size_t i = 0; i < n; i++) {
+		a->out->verdict[i] = all[i].verdict;
+		a->order[i] = all[i].source;
+	}
+	free(all);
 }
 
 /* One update a site: equal ones count once; of different ones none, since which is meant cannot be known. */
@@ -398,7 +407,6 @@ static int check_headers(struct aggregation *a, struct ng_err *err)
 	stage.failed = ng_xcalloc(n, sizeof *stage.failed);
 	ng_pool_run(a->pool, n, read_header, &stage);
 	for (size_t i = 0; i < n && result == 0; i++) {
-		a->order[i] = i;
 		if (!stage.failed[i])
 			continue;
 		if (!is_refusal(&stage.err[i])) {
@@ -608,9 +616,6 @@ static char *inputs_json(const struct ng_agg_result *r)
 
 	for (size_t i = 0; i < r->n; i++) {
 		const struct ng_agg_verdict *v = &r->verdict[i];
-		/* what has no name cannot be looked up by it: only stderr tells of such a file */
-		if (!v->site[0] || !v->digest[0])
-			continue;
 		json_t *o = json_pack("{s:s,s:s,s:I,s:s}", "site", v->site, "digest", v->digest, "weight",
 			(json_int_t)v->weight, "verdict", v->reason);
 		if (!o || json_array_append_new(list, o) < 0)
