@@ -1,11 +1,12 @@
 /*
- * ng-show - what is in a stream, a file or a model folder.
+ * ng-show - what is in a stream, a file, a model folder or an object of a board.
  *
  * Reads everything once, in blocks, and checks it as every other program would:
  * what ng-show prints without complaint, the others can read.
  */
 #include "common/base/compat.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/opt.h"
 #include "common/base/out.h"
+#include "common/board/statement.h"
 #include "common/tensor/folder.h"
 #include "common/tensor/stats.h"
 #include "common/tensor/zframe.h"
@@ -47,26 +49,119 @@ struct view {
 	void *arg;
 	bool hash; /* content digest to be computed here */
 	struct ng_stream *stream;
+	const struct ng_statement *said; /* by the text beside an object of a board */
 };
 
-/* ---- printing ---- */
+/* ---- printing: everything is a JSON object, which -j prints as it is ---- */
 
-static void print_count(const char *key, long long value)
+static void set_text(json_t *o, const char *key, const char *value)
+{
+	if (value && *value)
+		json_object_set_new(o, key, json_string(value));
+}
+
+static void set_count(json_t *o, const char *key, long long value)
 {
 	if (value >= 0)
-		printf("%s\t%lld\n", key, value);
+		json_object_set_new(o, key, json_integer(value));
+}
+
+static void set_number(json_t *o, const char *key, double value)
+{
+	char text[32];
+
+	ng_json_number(text, value);
+	json_object_set_new(o, key, json_loads(text, JSON_DECODE_ANY, NULL));
+}
+
+static void set_json(json_t *o, const char *key, const char *text)
+{
+	json_t *v = text ? ng_json_parse(text, strlen(text), key, NULL) : NULL;
+
+	if (v)
+		json_object_set_new(o, key, v);
 }
 
 /* Tabs, newlines and whatever else a foreign text holds must not look like ours. */
-static void print_text(const char *key, const char *value)
+static void put_clean(const char *text)
 {
-	if (!value || !*value)
-		return;
-	size_t n = strlen(value);
+	size_t n = strlen(text);
 	char *clean = ng_xmalloc(n + 1);
-	ng_printable(clean, n + 1, value, n);
-	printf("%s\t%s\n", key, clean);
+
+	ng_printable(clean, n + 1, text, n);
+	fputs(clean, stdout);
 	free(clean);
+}
+
+static void put_value(const json_t *v)
+{
+	if (json_is_string(v)) {
+		put_clean(json_string_value(v));
+	} else if (json_is_integer(v)) {
+		printf("%lld", (long long)json_integer_value(v));
+	} else if (json_is_real(v)) {
+		printf("%.9g", json_real_value(v));
+	} else if (!v || json_is_null(v)) {
+		putchar('-');
+	} else {
+		char *text = ng_json_canonical(v);
+		put_clean(text);
+		free(text);
+	}
+}
+
+static void print_input(const json_t *input)
+{
+	static const char *const column[] = { "site", "digest", "weight", "verdict" };
+
+	fputs("input", stdout);
+	for (size_t i = 0; i < NG_COUNT(column); i++) {
+		putchar('\t');
+		put_value(json_object_get(input, column[i]));
+	}
+	putchar('\n');
+}
+
+/* A line for each member; takes o over. */
+static void print_lines(json_t *o)
+{
+	const char *key, *name;
+	json_t *v, *w;
+	size_t i;
+
+	json_object_foreach(o, key, v)
+	{
+		if (strcmp(key, "inputs") == 0) {
+			json_array_foreach(v, i, w) print_input(w);
+			continue;
+		}
+		if (strcmp(key, "metadata") == 0) {
+			json_object_foreach(v, name, w)
+			{
+				fputs("metadata\t", stdout);
+				put_clean(name);
+				putchar('=');
+				put_value(w);
+				putchar('\n');
+			}
+			continue;
+		}
+		printf("%s\t", key);
+		put_value(v);
+		putchar('\n');
+	}
+	json_decref(o);
+}
+
+static void print_object(json_t *o)
+{
+	char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
+
+	if (!text)
+		ng_die(NG_OSERR, "no memory for a line of JSON");
+	puts(text);
+	free(text);
+	json_decref(o);
 }
 
 static bool known_key(const char *key)
@@ -81,113 +176,25 @@ static bool known_key(const char *key)
 	return false;
 }
 
-static void print_inputs(const char *text)
+static void set_said(json_t *o, const struct ng_statement *said)
 {
-	json_t *list = text ? ng_json_parse(text, strlen(text), "ng.inputs", NULL) : NULL, *v;
-	size_t i;
+	char created[24];
 
-	json_array_foreach(list, i, v)
-	{
-		const char *site = json_string_value(json_object_get(v, "site"));
-		const char *digest = json_string_value(json_object_get(v, "digest"));
-		const char *verdict = json_string_value(json_object_get(v, "verdict"));
-		char row[512];
-		snprintf(row, sizeof row, "%.64s\t%.64s\t%.9g\t%.200s", site ? site : "-", digest ? digest : "-",
-			json_number_value(json_object_get(v, "weight")), verdict ? verdict : "-");
-		/* printable would replace the tabs, so it goes before them */
-		for (char *p = row; *p; p++)
-			if ((unsigned char)*p < 0x20 && *p != '\t')
-				*p = '?';
-		printf("input\t%s\n", row);
-	}
-	json_decref(list);
+	ng_time_text(created, said->created);
+	set_count(o, "manifest", said->manifest);
+	set_text(o, "created", created);
+	set_text(o, "key", said->key[0] ? said->key : "-");
 }
 
-static void print_head(const struct view *v)
-{
-	const struct ng_frame *f = v->meta;
-
-	print_text("file", v->file);
-	print_count("frame", v->frame ? (long long)v->frame : -1);
-	if (f) {
-		char version[96];
-		ng_frame_version(version, f);
-		print_text("kind", ng_kind_name(f->kind));
-		print_text("experiment", f->name);
-		print_text("id", f->id);
-		print_count("round", f->round);
-		print_text("version", version);
-		print_text("site", f->site);
-		print_text("base", f->base);
-		print_count("examples", f->examples);
-		print_count("batch", f->batch);
-		print_count("steps", f->steps);
-		if (isfinite(f->loss))
-			printf("loss\t%.9g\n", f->loss);
-		print_text("codec", f->codec ? f->codec : "\"f32\"");
-		print_text("device", f->device);
-		print_text("build", f->build);
-		print_inputs(f->inputs);
-		print_text("config", f->config);
-	}
-	for (size_t i = 0; i < v->header->meta.n; i++) {
-		const struct ng_meta_item *m = &v->header->meta.item[i];
-		if (!f || !known_key(m->key)) {
-			char *pair = ng_xasprintf("%s=%s", m->key, m->value);
-			print_text("metadata", pair);
-			free(pair);
-		}
-	}
-}
-
-static void set_text(json_t *o, const char *key, const char *value)
-{
-	if (value && *value)
-		json_object_set_new(o, key, json_string(value));
-}
-
-static void set_count(json_t *o, const char *key, long long value)
-{
-	if (value >= 0)
-		json_object_set_new(o, key, json_integer(value));
-}
-
-/* json_t has no NaN, and prints 17 digits: the numbers are written by hand. */
-static void set_number(json_t *o, const char *key, double value)
-{
-	char text[32];
-
-	ng_json_number(text, value);
-	json_t *v = json_loads(text, JSON_DECODE_ANY, NULL);
-	json_object_set_new(o, key, v ? v : json_null());
-}
-
-static void set_json(json_t *o, const char *key, const char *text)
-{
-	json_t *v = text ? ng_json_parse(text, strlen(text), key, NULL) : NULL;
-
-	if (v)
-		json_object_set_new(o, key, v);
-}
-
-static void print_object(json_t *o)
-{
-	char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
-
-	if (!text)
-		ng_die(NG_OSERR, "no memory for a line of JSON");
-	puts(text);
-	free(text);
-	json_decref(o);
-}
-
-static json_t *json_head(const struct view *v)
+static json_t *head(const struct view *v)
 {
 	const struct ng_frame *f = v->meta;
 	json_t *o = json_object(), *other = json_object();
 
 	set_text(o, "file", v->file);
 	set_count(o, "frame", v->frame ? (long long)v->frame : -1);
+	if (v->said)
+		set_said(o, v->said);
 	if (f) {
 		char version[96];
 		ng_frame_version(version, f);
@@ -218,28 +225,15 @@ static json_t *json_head(const struct view *v)
 
 static void print_tensor(const struct view *v, const struct ng_tensor *t, const struct ng_stats *s)
 {
-	char shape[192];
 	bool values = ng_dtype_float(t->dtype);
-
-	if (!opt.json) {
-		char name[NG_TENSOR_NAME_MAX + 1];
-		ng_printable(name, sizeof name, t->name, strlen(t->name));
-		ng_tensor_shape(shape, sizeof shape, t);
-		printf("tensor\t%s\t%s\t%s\t%llu", name, ng_dtype_name(t->dtype), shape, (unsigned long long)t->bytes);
-		if (values)
-			printf("\t%.9g\t%.9g\t%.9g\t%llu\n", ng_stats_norm(s), (double)s->min, (double)s->max,
-				(unsigned long long)s->nonfinite);
-		else
-			printf("\t-\t-\t-\t-\n");
-		return;
-	}
 	json_t *o = json_object(), *dims = json_array();
+
+	for (unsigned d = 0; d < t->rank; d++)
+		json_array_append_new(dims, json_integer((json_int_t)t->dim[d]));
 	set_text(o, "file", v->file);
 	set_count(o, "frame", v->frame ? (long long)v->frame : -1);
 	set_text(o, "tensor", t->name);
 	set_text(o, "dtype", ng_dtype_name(t->dtype));
-	for (unsigned d = 0; d < t->rank; d++)
-		json_array_append_new(dims, json_integer((json_int_t)t->dim[d]));
 	json_object_set_new(o, "shape", dims);
 	set_count(o, "bytes", (long long)t->bytes);
 	if (values) {
@@ -248,7 +242,18 @@ static void print_tensor(const struct view *v, const struct ng_tensor *t, const 
 		set_number(o, "max", (double)s->max);
 		set_count(o, "nonfinite", (long long)s->nonfinite);
 	}
-	print_object(o);
+	if (opt.json) {
+		print_object(o);
+		return;
+	}
+	static const char *const column[] = { "tensor", "dtype", "shape", "bytes", "norm", "min", "max", "nonfinite" };
+	fputs("tensor", stdout);
+	for (size_t i = 0; i < NG_COUNT(column); i++) {
+		putchar('\t');
+		put_value(json_object_get(o, column[i]));
+	}
+	putchar('\n');
+	json_decref(o);
 }
 
 struct total {
@@ -257,30 +262,18 @@ struct total {
 	char content[NG_HASH_HEX], object[NG_HASH_HEX];
 };
 
-static void print_total(const struct view *v, const struct total *t)
+static void set_total(json_t *o, const struct view *v, const struct total *t)
 {
-	if (opt.json) {
-		json_t *o = json_head(v);
-		set_count(o, "tensors", (long long)v->header->n);
-		set_count(o, "elements", (long long)t->elements);
-		set_count(o, "bytes", (long long)t->bytes);
-		set_count(o, "bytes_coded", t->coded ? (long long)t->coded : -1);
-		set_number(o, "norm", ng_stats_norm(&t->stats));
-		set_number(o, "min", (double)t->stats.min);
-		set_number(o, "max", (double)t->stats.max);
-		set_count(o, "nonfinite", (long long)t->stats.nonfinite);
-		set_text(o, "content_digest", t->content);
-		set_text(o, "object_digest", t->object);
-		print_object(o);
-		return;
-	}
-	printf("tensors\t%zu\nelements\t%llu\nbytes\t%llu\n", v->header->n, (unsigned long long)t->elements,
-		(unsigned long long)t->bytes);
-	print_count("bytes_coded", t->coded ? (long long)t->coded : -1);
-	printf("norm\t%.9g\nmin\t%.9g\nmax\t%.9g\nnonfinite\t%llu\n", ng_stats_norm(&t->stats), (double)t->stats.min,
-		(double)t->stats.max, (unsigned long long)t->stats.nonfinite);
-	print_text("content_digest", t->content);
-	print_text("object_digest", t->object);
+	set_count(o, "tensors", (long long)v->header->n);
+	set_count(o, "elements", (long long)t->elements);
+	set_count(o, "bytes", (long long)t->bytes);
+	set_count(o, "bytes_coded", t->coded ? (long long)t->coded : -1);
+	set_number(o, "norm", ng_stats_norm(&t->stats));
+	set_number(o, "min", (double)t->stats.min);
+	set_number(o, "max", (double)t->stats.max);
+	set_count(o, "nonfinite", (long long)t->stats.nonfinite);
+	set_text(o, "content_digest", t->content);
+	set_text(o, "object_digest", t->object);
 }
 
 /* ---- reading ---- */
@@ -330,7 +323,7 @@ static int show(const struct view *v, struct ng_err *err)
 		if (again)
 			putchar('\n');
 		again = true;
-		print_head(v);
+		print_lines(head(v));
 	}
 	if (v->hash) {
 		if (ng_header_encode(&text, v->header, false, err) < 0)
@@ -352,7 +345,12 @@ static int show(const struct view *v, struct ng_err *err)
 			total.coded = ng_stream_raw_bytes(v->stream);
 		}
 	}
-	print_total(v, &total);
+	json_t *o = opt.json ? head(v) : json_object();
+	set_total(o, v, &total);
+	if (opt.json)
+		print_object(o);
+	else
+		print_lines(o);
 	rc = 0;
 out:
 	ng_str_release(&text);
@@ -398,37 +396,30 @@ static void show_file(const char *path)
 	ng_safetensors_close(&st);
 }
 
-static void show_folder(const char *path)
-{
-	struct ng_weights w;
-	struct ng_err err;
+static const unsigned stream_flags = NG_STREAM_DIGEST | NG_STREAM_OBJECT | NG_STREAM_THREADS | NG_STREAM_PLAIN |
+				     NG_STREAM_ANY_META;
 
-	if (ng_weights_open(&w, path, 0, &err) < 0)
-		ng_die_err(&err);
-	struct view v = { .file = path, .header = &w.header, .read = read_weights, .arg = &w, .hash = true };
-	if (show(&v, &err) < 0)
-		ng_die_err(&err);
-	ng_weights_close(&w);
+static void show_opening(const struct ng_stream *s, const json_t **last)
+{
+	if (ng_verbosity < 1 || ng_stream_opening(s) == *last)
+		return;
+	*last = ng_stream_opening(s);
+	char *text = *last ? ng_json_canonical(*last) : NULL;
+	ng_verbose("opening: %s", text ? text : "none");
+	free(text);
 }
 
 static void show_stream(const char *path)
 {
-	const unsigned flags = NG_STREAM_DIGEST | NG_STREAM_OBJECT | NG_STREAM_THREADS | NG_STREAM_PLAIN |
-			       NG_STREAM_ANY_META;
 	const json_t *opening = NULL;
 	struct ng_stream *s;
 	struct ng_err err;
 	int rc;
 
-	if (ng_stream_open(&s, path, flags, &err) < 0)
+	if (ng_stream_open(&s, path, stream_flags, &err) < 0)
 		ng_die_err(&err);
 	while ((rc = ng_stream_next(s, &err)) == 1) {
-		if (ng_verbosity > 0 && ng_stream_opening(s) != opening) {
-			opening = ng_stream_opening(s);
-			char *text = opening ? ng_json_canonical(opening) : NULL;
-			ng_verbose("opening: %s", text ? text : "none");
-			free(text);
-		}
+		show_opening(s, &opening);
 		struct view v = { .file = path,
 			.header = ng_stream_header(s),
 			.meta = ng_stream_frame(s),
@@ -442,6 +433,137 @@ static void show_stream(const char *path)
 	if (rc < 0)
 		ng_stream_die(s, &err);
 	ng_stream_close(s);
+}
+
+/* ---- objects of a board ---- */
+
+/* The parts of a payload, one after another. */
+struct parts {
+	const char *dir;
+	int fd, number;
+};
+
+static ptrdiff_t read_parts(void *arg, void *buf, size_t n, struct ng_err *err)
+{
+	struct parts *p = arg;
+	char path[4096];
+
+	for (;;) {
+		if (p->fd < 0) {
+			snprintf(path, sizeof path, "%s/part-%05d", p->dir, p->number);
+			p->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+			if (p->fd < 0 && errno == ENOENT)
+				return 0;
+			if (p->fd < 0)
+				return ng_fail_errno(err, NG_IOERR, "cannot open '%s'", path);
+			p->number++;
+		}
+		ptrdiff_t got = ng_read_full(p->fd, buf, n);
+		if (got < 0)
+			return ng_fail_errno(err, NG_IOERR, "cannot read part %d of '%s'", p->number - 1, p->dir);
+		if (got > 0)
+			return got;
+		close(p->fd);
+		p->fd = -1;
+	}
+}
+
+/* A manifest, a log entry or metrics: a text, shown in one line. */
+static void show_text(const char *dir, const struct ng_statement *said)
+{
+	struct parts p = { dir, -1, 0 };
+	struct ng_str text;
+	struct ng_err err;
+	char buf[4096], digest[NG_HASH_HEX];
+	ptrdiff_t got;
+
+	ng_str_init(&text, 16 << 20);
+	while ((got = read_parts(&p, buf, sizeof buf, &err)) > 0)
+		ng_str_add(&text, buf, (size_t)got);
+	if (got < 0)
+		ng_die_err(&err);
+	if (text.failed)
+		ng_die(NG_DATA, "'%s' holds over 16 MiB of text", dir);
+	ng_hash_bytes(digest, text.data, text.len);
+	json_t *payload = ng_json_parse(text.data ? text.data : "", text.len, dir, &err);
+	if (!payload)
+		ng_die_err(&err);
+	json_t *o = json_object();
+	set_text(o, "file", dir);
+	set_text(o, "kind", said->kind);
+	set_count(o, "round", said->round);
+	set_text(o, "site", said->site);
+	set_said(o, said);
+	json_object_set_new(o, "payload", payload);
+	set_text(o, "object_digest", digest);
+	if (opt.json)
+		print_object(o);
+	else
+		print_lines(o);
+	if (strcmp(digest, said->object) != 0)
+		ng_die(NG_DATA, "'%s' is not what its signature says: object digest %s", dir, said->object);
+	ng_str_release(&text);
+}
+
+static void show_object(const char *dir)
+{
+	struct parts p = { dir, -1, 0 };
+	struct ng_statement said;
+	struct ng_stream *s;
+	struct ng_err err;
+	char *text, *path = ng_xasprintf("%s/signature", dir);
+	enum ng_kind kind;
+	size_t len;
+
+	if (ng_file_read(&text, &len, path, NG_STATEMENT_MAX, &err) < 0)
+		ng_die_err(&err);
+	if (ng_statement_parse(&said, text, len, &err) < 0) {
+		ng_fail_prefix(&err, "'%s'", path);
+		ng_die_err(&err);
+	}
+	free(text);
+	free(path);
+	if (!ng_kind_parse(&kind, said.kind) && strcmp(said.kind, "base") != 0) {
+		show_text(dir, &said);
+		return;
+	}
+	if (ng_stream_open_fn(&s, read_parts, &p, dir, stream_flags, &err) < 0 || ng_stream_next(s, &err) < 0)
+		ng_die_err(&err);
+	struct view v = { .file = dir,
+		.header = ng_stream_header(s),
+		.meta = ng_stream_frame(s),
+		.read = read_stream,
+		.arg = s,
+		.stream = s,
+		.frame = 1,
+		.said = &said };
+	if (show(&v, &err) < 0)
+		ng_die_err(&err);
+	if (strcmp(ng_stream_object_digest(s), said.object) != 0)
+		ng_die(NG_DATA, "'%s' is not what its signature says: object digest %s", dir, said.object);
+	if (ng_stream_next(s, &err) != 0)
+		ng_die(NG_DATA, "'%s' holds more than one frame", dir);
+	ng_stream_close(s);
+}
+
+static void show_folder(const char *path)
+{
+	char *signature = ng_xasprintf("%s/signature", path);
+	bool object = ng_file_exists(signature);
+	struct ng_weights w;
+	struct ng_err err;
+
+	free(signature);
+	if (object) {
+		show_object(path);
+		return;
+	}
+	if (ng_weights_open(&w, path, 0, &err) < 0)
+		ng_die_err(&err);
+	struct view v = { .file = path, .header = &w.header, .read = read_weights, .arg = &w, .hash = true };
+	if (show(&v, &err) < 0)
+		ng_die_err(&err);
+	ng_weights_close(&w);
 }
 
 /* A regular file that does not begin as a stream does. */

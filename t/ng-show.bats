@@ -187,6 +187,35 @@ plain() {
 	[ "$(value nonfinite)" = 0 ]
 }
 
+@test "an object of a board, in parts" {
+	mkdir o
+	head -c 300 "$S/global.zst" >o/part-00000
+	tail -c +301 "$S/global.zst" >o/part-00001
+	digest=$(b2sum -l 256 "$S/global.zst" | cut -d' ' -f1)
+	id=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+	printf 'ng-signature 1\nkind: global\nexperiment: %s\nmanifest: 0\nround: 3\nsite: -\nbase: -\nobject: %s\ncreated: 2026-12-01T01:10:00Z\nkey: -\n' \
+		$id "$digest" >o/signature
+	expect 0 ng-show o
+	[ "$(value created)" = 2026-12-01T01:10:00Z ]
+	[ "$(value kind)" = global ]
+	[ "$(value object_digest)" = "$digest" ]
+	cp "$S/plain.safetensors" o/part-00000
+	rm o/part-00001
+	expect 65 ng-show o
+	says "not what its signature says"
+	sed "s/^object: .*/object: $id/; s/^kind: .*/kind: manifest/" o/signature >s
+	mv s o/signature
+	printf '{"a": 1}' >o/part-00000
+	expect 65 ng-show o
+	says "not what its signature says"
+	sed "s/^object: .*/object: $(b2sum -l 256 o/part-00000 | cut -d' ' -f1)/" o/signature >s
+	mv s o/signature
+	expect 0 ng-show o
+	[ "$(value payload)" = '{"a":1}' ]
+	echo x >o/signature
+	expect 65 ng-show o
+}
+
 @test "misuse is told before any work" {
 	expect 64 ng-show -o x "$S/global.zst"
 	expect 64 ng-show -m "$TINY" "$S/global.zst"
