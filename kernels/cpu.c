@@ -15,14 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pieces of a product's result.  Measured (OpenBLAS 0.3.21, Zen): 128 x 192 of a linear layer runs at 95-97% of a
- * large sgemm, 128 x 128 of a weight gradient at 92-95%; smaller would feed more threads, but packing shows. */
+/* Pieces of a product's result.  Measured (OpenBLAS 0.3.21, Zen): 128 x 192 of a linear layer runs at 92-97% of a
+ * large sgemm, 192 x 192 of a weight gradient at 90-95% (128 x 128: 84-88%); smaller would feed more threads, but
+ * packing shows.  Where a weight gradient has fewer pieces than DW_PIECES, its tokens are split too, in parts of no
+ * fewer than DW_TOKENS. */
 #define GEMM_ROWS 128
 #define GEMM_COLS 192
-#define DW_ROWS 128
-#define DW_COLS 128
+#define DW_SIDE 192
+#define DW_PIECES 32
+#define DW_TOKENS 512
 #define FLAT 32768 /* elements of a piece of a flat vector */
-#define SLAB 32	   /* channels of a piece where channels are split */
+#define SLAB 32	   /* channels of a piece where tables are scattered to */
 
 /* Of whichever BLAS is linked. */
 extern void openblas_set_num_threads(int n) __attribute__((weak));
@@ -376,12 +379,19 @@ static size_t even_cols(size_t N, size_t most)
 	return count(cols, 16) * 16;
 }
 
+static const char too_large[] = "a matrix has more than 2147483647 rows or columns";
+
+static bool product_fits(const struct product *p)
+{
+	return p->K <= INT_MAX && p->lda <= INT_MAX && p->ldb <= INT_MAX && p->ldc <= INT_MAX;
+}
+
 static int run_product(struct cpu *cpu, struct product *p)
 {
 	if (p->M == 0 || p->N == 0)
 		return NG_DEV_OK;
-	if (p->K > INT_MAX || p->lda > INT_MAX || p->ldb > INT_MAX || p->ldc > INT_MAX)
-		return fail(cpu, NG_DEV_FAILED, "a matrix has more than 2147483647 rows or columns");
+	if (!product_fits(p))
+		return fail(cpu, NG_DEV_FAILED, too_large);
 	p->cpu = cpu;
 	p->across = count(p->N, p->cols);
 	ng_threads_run(cpu->pool, product_piece, p, count(p->M, p->rows) * p->across);
@@ -446,7 +456,38 @@ static void column_piece(void *arg, size_t i, int who)
 	struct column_sum *c = arg;
 
 	(void)who;
-	c->ops->colsum(c->db + i * SLAB, c->dy + i * SLAB, c->N, c->T, part(c->N, SLAB, i));
+	c->ops->colsum(c->db + i * NG_CPU_COLSUM, c->dy + i * NG_CPU_COLSUM, c->N, c->T, part(c->N, NG_CPU_COLSUM, i));
+}
+
+/* The first part of the tokens is added to dw, the others lie in parts until they are added in order. */
+struct split_dw {
+	struct product p;
+	float *dw, *parts;
+	size_t n, pieces, splits, tokens;
+};
+
+static void split_piece(void *arg, size_t i, int who)
+{
+	struct split_dw *w = arg;
+	struct product p = w->p;
+	size_t split = i / w->pieces, t0 = split * w->tokens;
+
+	p.a += t0 * p.lda;
+	p.b += t0 * p.ldb;
+	p.K = part(w->p.K, w->tokens, split);
+	p.c = split == 0 ? w->dw : w->parts + (split - 1) * w->n;
+	p.post = p.c;
+	p.beta = split == 0 ? 1 : 0;
+	product_piece(&p, i % w->pieces, who);
+}
+
+static void join_piece(void *arg, size_t i, int who)
+{
+	struct split_dw *w = arg;
+
+	(void)who;
+	for (size_t s = 1; s < w->splits; s++)
+		w->p.cpu->ops->axpy(w->dw + i * FLAT, 1.0f, w->parts + (s - 1) * w->n + i * FLAT, part(w->n, FLAT, i));
 }
 
 static int cpu_linear_dw(struct ng_device *dev, struct ng_ref dw, struct ng_ref db, struct ng_ref dy, struct ng_ref x,
@@ -457,11 +498,13 @@ static int cpu_linear_dw(struct ng_device *dev, struct ng_ref dw, struct ng_ref 
 	if (db.mem) {
 		struct column_sum c = { .ops = cpu->ops, .db = at(db), .dy = at(dy), .T = T, .N = N };
 
-		ng_threads_run(cpu->pool, column_piece, &c, count(N, SLAB));
+		ng_threads_run(cpu->pool, column_piece, &c, count(N, NG_CPU_COLSUM));
 	}
 	if (!dw.mem || T == 0)
 		return NG_DEV_OK;
-	struct product p = { .ta = true,
+	struct split_dw w = { .dw = at(dw), .n = N * K };
+	w.p = (struct product){ .cpu = cpu,
+		.ta = true,
 		.M = N,
 		.N = K,
 		.K = T,
@@ -469,14 +512,29 @@ static int cpu_linear_dw(struct ng_device *dev, struct ng_ref dw, struct ng_ref 
 		.lda = N,
 		.b = at(x),
 		.ldb = K,
-		.c = at(dw),
-		.post = at(dw),
 		.ldc = K,
 		.alpha = 1,
-		.beta = 1,
-		.rows = DW_ROWS,
-		.cols = even_cols(K, DW_COLS) };
-	return run_product(cpu, &p);
+		.rows = even_cols(N, DW_SIDE),
+		.cols = even_cols(K, DW_SIDE) };
+	if (!product_fits(&w.p))
+		return fail(cpu, NG_DEV_FAILED, too_large);
+	if (w.n == 0)
+		return NG_DEV_OK;
+	w.p.across = count(K, w.p.cols);
+	w.pieces = count(N, w.p.rows) * w.p.across;
+	w.splits = w.pieces < DW_PIECES ? DW_PIECES / w.pieces : 1;
+	if (w.splits > T / DW_TOKENS)
+		w.splits = T < DW_TOKENS ? 1 : T / DW_TOKENS;
+	int status = need_scratch(cpu, w.n, w.splits - 1);
+	if (status != 0)
+		return status;
+	w.parts = cpu->scratch;
+	w.tokens = count(T, w.splits);
+	w.splits = count(T, w.tokens);
+	ng_threads_run(cpu->pool, split_piece, &w, w.pieces * w.splits);
+	if (w.splits > 1)
+		ng_threads_run(cpu->pool, join_piece, &w, count(w.n, FLAT));
+	return NG_DEV_OK;
 }
 
 static int cpu_gemm(struct ng_device *dev, bool ta, bool tb, size_t M, size_t N, size_t K, float alpha, struct ng_ref a,

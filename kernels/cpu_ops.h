@@ -13,7 +13,8 @@
 
 #include <stdint.h>
 
-#define NG_BUCKETS 32 /* rows of MPNet's relative bias */
+#define NG_CPU_COLSUM 128 /* the most columns of one colsum */
+#define NG_BUCKETS 32	  /* rows of MPNet's relative bias */
 
 struct ng_ln_args {
 	float *y, *s, *mean, *rstd; /* forward: outputs, any but y may be NULL */
@@ -45,7 +46,7 @@ struct ng_cpu_ops {
 	void (*fill_rows)(float *y, size_t ldy, const float *b, size_t rows, size_t cols);
 	void (*act)(float *y, const float *pre, size_t n, enum ng_act act);
 	void (*act_bwd)(float *dpre, const float *dy, const float *pre, size_t n, enum ng_act act);
-	/* db[0..cols) += sum over T rows of dy (row stride ld) */
+	/* db[0..cols) += sum over T rows of dy (row stride ld); cols <= NG_CPU_COLSUM */
 	void (*colsum)(float *db, const float *dy, size_t ld, size_t T, size_t cols);
 
 	/* channels c0..c1 of all tokens when it scatters, all channels of some tokens when it gathers */

@@ -4,6 +4,7 @@
  */
 #include "kernels/cpu_ops.h"
 
+#define COLSUM NG_CPU_COLSUM
 #define CHUNK 512 /* channels whose dropout factors are held at once */
 #define FACTORS (CHUNK + 64)
 
@@ -120,23 +121,24 @@ static void act_bwd(float *dpre, const float *dy, const float *pre, size_t n, en
 #undef CALL
 }
 
-/* In blocks of 128 rows, so that the error grows with T / 128 and not T. */
+/* At most COLSUM columns; in blocks of 128 rows, so that the error grows with T / 128 and not T. */
 static void colsum(float *db, const float *dy, size_t ld, size_t T, size_t cols)
 {
-	for (size_t c = 0; c < cols; c += NG_VL) {
-		size_t left = cols - c;
-		vf total = { 0 };
+	vf total[COLSUM / NG_VL], sum[COLSUM / NG_VL];
 
-		for (size_t t0 = 0; t0 < T; t0 += NG_PIECE) {
-			size_t t1 = T - t0 < NG_PIECE ? T : t0 + NG_PIECE;
-			vf sum = { 0 };
+	memset(total, 0, sizeof(total));
+	for (size_t t0 = 0; t0 < T; t0 += NG_PIECE) {
+		size_t t1 = T - t0 < NG_PIECE ? T : t0 + NG_PIECE;
 
-			for (size_t t = t0; t < t1; t++)
-				sum += vget(dy + t * ld + c, left);
-			total += sum;
-		}
-		vput(db + c, vget(db + c, left) + total, left);
+		memset(sum, 0, sizeof(sum));
+		for (size_t t = t0; t < t1; t++)
+			for (size_t c = 0; c < cols; c += NG_VL)
+				sum[c / NG_VL] += vget(dy + t * ld + c, cols - c);
+		for (size_t c = 0; c < cols; c += NG_VL)
+			total[c / NG_VL] += sum[c / NG_VL];
 	}
+	for (size_t c = 0; c < cols; c += NG_VL)
+		vput(db + c, vget(db + c, cols - c) + total[c / NG_VL], cols - c);
 }
 
 static void embed(float *x, const int32_t *ids, const int32_t *pos, const float *wte, const float *wpe,

@@ -117,7 +117,7 @@ struct ng_device {
 	int (*linear_dx)(struct ng_device *dev, struct ng_ref dx, struct ng_ref dy, struct ng_ref w, size_t T, size_t K,
 		size_t N, bool accumulate);
 	/* accumulates dw(N,K) += dy(T,N)^T x(T,K) and db(N) += sum_t dy(t,N); either may be absent.
-	 * Fixed pieces of dw, the whole of T in each, so equal for any threads.  T is limited by int. */
+	 * Fixed pieces of dw and fixed parts of T, added in order, so equal for any threads. */
 	int (*linear_dw)(struct ng_device *dev, struct ng_ref dw, struct ng_ref db, struct ng_ref dy, struct ng_ref x,
 		size_t T, size_t K, size_t N);
 	/* General c(M,N) = alpha * op(a) op(b) + beta * c; op transposes if ta/tb; lda, ldb, ldc in

@@ -442,9 +442,10 @@ static void test_products(void)
 {
 	static const struct {
 		size_t T, K, N;
-	} shapes[] = { { 1, 1, 1 }, { 7, 33, 5 }, { 33, 127, 7 }, { 127, 64, 129 }, { 300, 33, 400 }, { 1, 127, 300 } };
+	} shapes[] = { { 1, 1, 1 }, { 7, 33, 5 }, { 33, 127, 7 }, { 127, 64, 129 }, { 300, 33, 400 }, { 1, 127, 300 },
+		{ 1100, 40, 200 } };
 
-	for (size_t q = 0; q < 6; q++) {
+	for (size_t q = 0; q < 7; q++) {
 		size_t T = shapes[q].T, K = shapes[q].K, N = shapes[q].N;
 		struct buf *x = randoms(T * K, 1), *w = randoms(N * K, 1), *b = randoms(N, 1), *y = buf(T * N);
 		struct buf *pre = buf(T * N), *dy = randoms(T * N, 1), *dx = buf(T * K), *dx2 = randoms(T * K, 1);
