@@ -319,6 +319,42 @@ out:
 	return rc;
 }
 
+int ng_verified_start(struct ng_verified *v, struct ng_object *o, struct ng_err *err)
+{
+	struct ng_statement s;
+
+	if (ng_object_statement(&s, o, err) < 0 || ng_object_rewind(o, err) < 0)
+		return -1;
+	v->object = o;
+	v->left = o->entry.bytes;
+	memcpy(v->hex, s.object, NG_HASH_HEX);
+	ng_hash_init(&v->hash);
+	return 0;
+}
+
+ptrdiff_t ng_verified_read(void *verified, void *buf, size_t n, struct ng_err *err)
+{
+	struct ng_verified *v = verified;
+	char hex[NG_HASH_HEX];
+	ptrdiff_t got;
+
+	if (v->left == 0)
+		return 0;
+	got = ng_object_read(v->object, buf, v->left < n ? (size_t)v->left : n, err);
+	if (got < 0)
+		return -1;
+	ng_hash_update(&v->hash, buf, (size_t)got);
+	v->left -= (uint64_t)got;
+	if (v->left > 0 && got > 0)
+		return got;
+	ng_hash_final(&v->hash, hex);
+	if (v->left > 0 || strcmp(hex, v->hex) != 0) {
+		ng_fail(err, NG_DATA, "its bytes changed while they were read");
+		return named(v->object, err);
+	}
+	return got;
+}
+
 int ng_object_file(char **out, size_t *len, struct ng_object *o, const char *rel, size_t max, struct ng_err *err)
 {
 	*out = NULL;

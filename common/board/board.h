@@ -94,6 +94,17 @@ int ng_object_load(char **out, size_t *len, struct ng_object *o, size_t max, str
 /* Read it all and compare its digest with the statement's object: NG_DATA where
  * they differ.  Rewinds. */
 int ng_object_verify(struct ng_object *o, struct ng_err *err);
+/* Reading a payload that was verified before, for use: an ng_read_fn (arg = the
+ * struct) that hashes again and hands out the last bytes only when the digest
+ * is right, so that no frame is complete that was changed since. */
+struct ng_verified {
+	struct ng_object *object;
+	struct ng_hash hash;
+	uint64_t left;
+	char hex[NG_HASH_HEX];
+};
+int ng_verified_start(struct ng_verified *v, struct ng_object *o, struct ng_err *err);
+ptrdiff_t ng_verified_read(void *verified, void *buf, size_t n, struct ng_err *err);
 /* A file beside the payload; rel as ng_object_rel_valid. */
 int ng_object_file(char **out, size_t *len, struct ng_object *o, const char *rel, size_t max, struct ng_err *err);
 /* A path of the payload for other programs, or NULL where it is not one plain file. Borrowed. */

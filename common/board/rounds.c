@@ -219,12 +219,12 @@ static int find_newest(struct ng_rounds *r, struct ng_err *err)
 		return -1;
 	while (n-- > 0) {
 		struct ng_err why = { 0 };
-		if (open_global(&o, &s, r, list[n].name.n, NULL, &why) == 0) {
+		if (open_global(&o, &s, r, list[n].name.n, &r->global_header, &why) == 0) {
 			r->newest = list[n].name.n;
 			r->global_created = s.created;
 			r->global_bytes = ng_object_entry(o)->bytes;
 			memcpy(r->global_hex, s.object, NG_HASH_HEX);
-			ng_object_close(o);
+			r->global = o;
 			break;
 		}
 		if (why.code != NG_DATA && why.code != NG_NOINPUT) {
@@ -367,6 +367,9 @@ bad:
 
 void ng_rounds_close(struct ng_rounds *r)
 {
+	ng_object_close(r->global);
+	r->global = NULL;
+	ng_header_release(&r->global_header);
 	ng_manifest_release(&r->manifest);
 	ng_pins_close(&r->pins);
 	ng_board_close(r->board);

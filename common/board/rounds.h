@@ -22,6 +22,7 @@
 enum ng_rounds_flags {
 	NG_ROUNDS_SHALLOW = 1 << 0, /* believe statements without reading payloads (ng-status) */
 	NG_ROUNDS_NO_PIN = 1 << 1,  /* look at the pins, change nothing (dry run) */
+	NG_ROUNDS_DEEP = 1 << 2,    /* an update's frame is decoded to its end before it counts */
 };
 
 struct ng_rounds {
@@ -33,7 +34,8 @@ struct ng_rounds {
 	char manifest_hex[NG_HASH_HEX];
 	long newest; /* the newest valid global, -1 when there is none */
 	char global_hex[NG_HASH_HEX];
-	char global_content[NG_HASH_HEX]; /* "" until ng_rounds_content asked for it */
+	struct ng_object *global;	/* it, verified; NULL when shallow */
+	struct ng_header global_header; /* of its frame */
 	long long global_created;
 	uint64_t global_bytes;
 	char damaged[256]; /* a global newer than that is on the board, but this is wrong with it; "" */
@@ -51,7 +53,8 @@ void ng_rounds_close(struct ng_rounds *r); /* harmless on a zeroed struct */
 int ng_rounds_check_statement(
 	struct ng_statement *s, const struct ng_rounds *r, struct ng_object *o, struct ng_err *err);
 
-/* Open global/<round>, verified as above, standing at its start. header may be NULL. */
+/* Open global/<round>, verified as above, standing at its start. header may be
+ * NULL.  (The newest one lies open in r->global already.) */
 int ng_rounds_global(
 	struct ng_object **out, struct ng_rounds *r, long round, struct ng_header *header, struct ng_err *err);
 /* Content digest of a verified global: from its log entry, else computed. */

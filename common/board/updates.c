@@ -67,6 +67,11 @@ static int check_frame(struct ng_update *u, struct ng_rounds *r, struct ng_objec
 		ng_fail_prefix(err, "%s", path);
 	else
 		rc = 0;
+	if (rc == 0 && r->flags & NG_ROUNDS_DEEP) {
+		rc = ng_stream_drain(s, err);
+		if (rc == 0 && (got = ng_stream_next(s, err)) != 0)
+			rc = got < 0 ? -1 : ng_fail(err, NG_DATA, "%s holds more than one frame", path);
+	}
 out:
 	ng_stream_close(s);
 	return rc;
