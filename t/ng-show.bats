@@ -216,6 +216,68 @@ plain() {
 	expect 65 ng-show o
 }
 
+# A folder with an F16 tensor, an F32 one and an integer buffer, and a global of [1, 2] and [3].
+make_model() {
+	mkdir base base/1_Pooling
+	plain '{"n":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"w":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"h":{"dtype":"F16","shape":[2],"data_offsets":[12,16]}}' \
+		'\007\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >base/model.safetensors
+	echo '{}' >base/config.json
+	echo '{}' >base/1_Pooling/config.json
+	id=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+	plain "{\"__metadata__\":{\"ng.version\":\"1\",\"ng.kind\":\"global\",\"ng.round\":\"0\",\"ng.config\":\"{}\",\"ng.experiment\":\"{\\\"id\\\":\\\"$id\\\",\\\"name\\\":\\\"x\\\"}\"},\"h\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}" \
+		'\000\000\200\077\000\000\000\100\000\000\100\100' | zstd -1 -q >g.zst
+}
+
+@test "-o writes a model folder in the folder's own types" {
+	need_program zstd
+	make_model
+	expect 0 ng-show -m base -o tuned g.zst
+	[ -z "$output" ]
+	expect 0 ng-show -t tuned
+	printf '%s\n' "$output" | grep -qx 'tensor	h	F16	\[2\]	4	2.23606798	1	2	0'
+	printf '%s\n' "$output" | grep -qx 'tensor	w	F32	\[1\]	4	3	3	3	0'
+	printf '%s\n' "$output" | grep -q '^tensor	n	I64'
+	cmp base/config.json tuned/config.json
+	cmp base/1_Pooling/config.json tuned/1_Pooling/config.json
+	expect 1 ng-show -m base -o tuned g.zst
+	says exists
+	expect 65 ng-show -m base -o other "$S/updates.zst"
+	says "not a global"
+	expect 77 ng-show -m base -o other "$S/global.zst"
+	says "is not in the model folder"
+	[ ! -e other ]
+}
+
+@test "a failing disk leaves no folder and no file, whichever call fails" {
+	need_program zstd
+	make_model
+	ng-show -m base -o whole g.zst
+	for what in write open mkdir fsync rename; do
+		n=1
+		while [ $n -le 40 ]; do
+			rm -f log
+			code=0
+			LD_PRELOAD=$NG_BUILD/t/fault.so NG_FAULT=$what:$n:ENOSPC NG_FAULT_LOG=log \
+				ng-show -m base -o tuned g.zst 2>err || code=$?
+			[ -e log ] || break
+			# an open may be one that is done without, a mkdir of a folder that is there
+			case $what in write | fsync | rename) [ $code -ne 0 ] || fail "$what $n failed with exit 0" ;; esac
+			[ $code -ne 0 ] || [ -e tuned ] || fail "$what $n: exit 0 and no folder"
+			# the folder may be there only when the failure came after the rename
+			if [ -e tuned ]; then
+				[ $what != write ] || fail "$what $n left a folder"
+				diff -r whole tuned || fail "$what $n left half a folder"
+				rm -r tuned
+			fi
+			[ -z "$(ls -d tuned.ng-* 2>/dev/null)" ] || fail "$what $n left litter"
+			n=$((n + 1))
+		done
+		[ $code -eq 0 ] || fail "$what: no end"
+		[ $n -gt 1 ] || fail "$what: nothing was made to fail"
+		rm -r tuned
+	done
+}
+
 @test "misuse is told before any work" {
 	expect 64 ng-show -o x "$S/global.zst"
 	expect 64 ng-show -m "$TINY" "$S/global.zst"
@@ -223,6 +285,14 @@ plain() {
 	expect 64 ng-show --safetensors x a b
 	expect 64 ng-show --safetensors x -o y -m "$TINY" a
 	[ ! -e x ]
+}
+
+@test "binary never goes to a terminal, and no stream comes from one" {
+	need_program script
+	run -64 script -qec "ng-show --safetensors - '$S/global.zst'" /dev/null
+	[[ $output == *"not written to a terminal"* ]]
+	run -64 script -qec ng-show /dev/null
+	[[ $output == *"is a terminal"* ]]
 }
 
 @test "a full disk is 74" {
