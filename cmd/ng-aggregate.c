@@ -77,10 +77,14 @@ static int is_bare(const char *path, struct ng_err *err)
 static bool holds_global(const char *path)
 {
 	struct ng_stream *s = NULL;
-	bool global = ng_stream_open(&s, path, 0, NULL) == 0 && ng_stream_next(s, NULL) == 1 &&
+	struct ng_err err = { .code = NG_OK };
+	bool global = ng_stream_open(&s, path, 0, &err) == 0 && ng_stream_next(s, &err) == 1 &&
 		      ng_stream_frame(s)->kind == NG_KIND_GLOBAL;
 
 	ng_stream_close(s);
+	/* a lack of memory or a failing disk says nothing about the file */
+	if (err.code == NG_OSERR || err.code == NG_IOERR)
+		ng_die_err(&err);
 	return global;
 }
 

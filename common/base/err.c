@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/err.h"
+#include "common/base/json.h"
 #include "common/base/progress.h"
 #include "common/base/sig.h"
 #include "common/base/sig_private.h"
@@ -130,6 +131,7 @@ void ng_start(const char *argv0)
 		program = slash ? slash + 1 : argv0;
 	}
 	ng_sig_setup();
+	ng_json_setup();
 }
 
 static void say(const char *kind, const char *text)

@@ -10,6 +10,12 @@
 
 #define DEPTH 64
 
+void ng_json_setup(void)
+{
+	/* jansson tells a lack of memory from malformed text only sometimes */
+	json_set_alloc_funcs(ng_xmalloc, free);
+}
+
 /* jansson allows 2048 levels; what walks the result recursively should not. */
 static bool too_deep(const char *s, size_t len)
 {

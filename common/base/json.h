@@ -9,6 +9,8 @@
 
 #include "common/base/err.h"
 
+/* Makes jansson die with 71 when memory is out; ng_start calls it. */
+void ng_json_setup(void);
 /* name is for messages only. NULL on error. Trailing bytes other than blanks are an error. */
 json_t *ng_json_parse(const char *text, size_t len, const char *name, struct ng_err *err);
 json_t *ng_json_load(const char *path, size_t max, struct ng_err *err);

@@ -38,7 +38,6 @@ void ng_str_reset(struct ng_str *s)
 static int reserve(struct ng_str *s, size_t len)
 {
 	size_t to;
-	char *p;
 
 	if (s->failed)
 		return -1;
@@ -52,12 +51,7 @@ static int reserve(struct ng_str *s, size_t len)
 	to = s->cap < 64 ? 64 : s->cap;
 	while (to <= s->len + len)
 		to = to > SIZE_MAX / 2 ? s->len + len + 1 : to * 2;
-	p = realloc(s->cap ? s->data : NULL, to);
-	if (p == NULL) {
-		s->failed = true;
-		return -1;
-	}
-	s->data = p;
+	s->data = ng_xrealloc(s->cap ? s->data : NULL, to, 1);
 	s->cap = to;
 	return 0;
 }

@@ -1,7 +1,8 @@
 /*
  * str.h - a growing byte buffer with a hard limit, and the few checks on text
  * that everything foreign needs.  A buffer over its limit keeps what it had,
- * and `failed` stays set: test it once at the end.
+ * and `failed` stays set: test it once at the end.  Out of memory is ng_xrealloc's
+ * death, not a failed buffer.
  */
 #ifndef NG_STR_H
 #define NG_STR_H

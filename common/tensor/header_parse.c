@@ -111,9 +111,7 @@ static int string(struct parser *ps, char **out)
 	if (q >= ps->end)
 		return bad(ps, "unfinished string");
 	/* decoding never grows: an escape of 2, 6 or 12 bytes gives at most 1, 3 or 4 */
-	char *s = ng_try_array((size_t)(q - ps->p) + 1, 1), *w = s;
-	if (!s)
-		return ng_fail_errno(ps->err, NG_OSERR, "'%s': header", ps->name);
+	char *s = ng_xmalloc((size_t)(q - ps->p) + 1), *w = s; /* no more than the header itself */
 	while (*ps->p != '"') {
 		unsigned char c = (unsigned char)*ps->p++;
 		if (c < 0x20) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "common/base/file.h"
 #include "common/base/mem.h"
@@ -265,7 +266,8 @@ static int decode(struct ng_stream *s, void *dst, size_t n, size_t *got, struct 
 		ZSTD_inBuffer in = { s->in + s->in_pos, available(s), 0 };
 		size_t rc = ZSTD_decompressStream(s->dctx, &out, &in);
 		if (ZSTD_isError(rc))
-			return fail(s, err, NG_DATA, "damaged: %s", ZSTD_getErrorName(rc));
+			return fail(s, err, ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ? NG_OSERR : NG_DATA,
+				"damaged: %s", ZSTD_getErrorName(rc));
 		if (consumed(s, in.pos, err) < 0)
 			return -1;
 		s->plain_end = rc == 0;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <unistd.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "common/base/file.h"
 #include "common/base/mem.h"
@@ -69,7 +70,9 @@ static int code(struct ng_zcoder *z, const void *data, size_t n, ZSTD_EndDirecti
 		ZSTD_outBuffer out = { z->out, OUT_SIZE, 0 };
 		left = ZSTD_compressStream2(z->cctx, &out, &in, end);
 		if (ZSTD_isError(left))
-			return ng_fail(err, NG_SOFTWARE, "cannot compress: %s", ZSTD_getErrorName(left));
+			return ng_fail(err,
+				ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation ? NG_OSERR : NG_SOFTWARE,
+				"cannot compress: %s", ZSTD_getErrorName(left));
 		if (out.pos > 0 && z->fn(z->arg, z->out, out.pos, err) < 0)
 			return -1;
 	} while (end == ZSTD_e_end ? left > 0 : in.pos < in.size);
