@@ -248,6 +248,11 @@ int main(int argc, char **argv)
 		add_file(&in, argv[i], "", "", "");
 	if (!opt.files_from && first == argc)
 		spool(&in, "-");
+	if (opt.files_from && !in.global.name && in.n == 0) {
+		/* ng-pull --list prints nothing when there is nothing to do */
+		ng_fail(&err, NG_NOTHING, "the list is empty");
+		return nothing(&err);
+	}
 	if (!in.global.name)
 		ng_die(NG_DATA, "no global model among what was read");
 

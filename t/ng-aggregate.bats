@@ -127,6 +127,9 @@ list() { # the list that ng-pull prints
 	expect 65 ng-aggregate -o x.zst g.zst g.zst a.zst b.zst
 	says "second global"
 	expect 66 ng-aggregate -o x.zst g.zst absent.zst
+	: >l
+	expect 1 ng-aggregate --files-from l -o x.zst
+	says "the list is empty"
 	echo 'g.zst	model' >l
 	expect 65 ng-aggregate --files-from l -o x.zst
 	expect 65 bash -c 'ng-aggregate -o x.zst </dev/null'
