@@ -147,8 +147,10 @@ static void add_update(const struct ng_update *u)
 	if (ng_object_open(&o, rounds.board, &name, &err) < 0)
 		die(&err);
 	add(o, "update", u->site);
-	if (strcmp(items[n_items - 1].hex, u->hex) != 0)
-		ng_die(NG_TEMPFAIL, "update/%05ld/%s was replaced while it was read", round_given, u->site);
+	if (strcmp(items[n_items - 1].hex, u->hex) != 0) {
+		ng_fail(&err, NG_TEMPFAIL, "update/%05ld/%s was replaced while it was read", round_given, u->site);
+		die(&err);
+	}
 }
 
 /* The global of round_given, verified, its header and content digest. */

@@ -187,10 +187,8 @@ static int out_bytes(struct ng_stream *s, const void *data, size_t n, struct ng_
 	s->raw_bytes += n;
 	if (s->flags & NG_STREAM_OBJECT)
 		ng_hasher_update(s->object, data, n);
-	if (!s->tee)
-		return 0;
 	if (!s->holding)
-		return s->tee(s->tee_arg, data, n, err);
+		return s->tee ? s->tee(s->tee_arg, data, n, err) : 0;
 	if (ng_str_add(&s->held, data, n) < 0)
 		return fail(s, err, NG_OSERR, "no memory for a frame's beginning");
 	return 0;
@@ -206,7 +204,7 @@ static int let_go(struct ng_stream *s, struct ng_err *err)
 	s->holding = false;
 	if (s->tee && s->held.len > 0)
 		rc = s->tee(s->tee_arg, s->held.data, s->held.len, err);
-	ng_str_reset(&s->held);
+	ng_str_release(&s->held); /* no memory of it while the frame is read, many are at once */
 	return rc;
 }
 

@@ -67,9 +67,9 @@ void ng_stream_close(struct ng_stream *s); /* NULL allowed */
 
 /* Every byte of each following frame, exactly as it came (or re-framed), goes to
  * fn as the frame is read; skippable frames and brackets do not.  Nothing of a
- * frame goes out before the first ng_stream_tensor (or _drain): one that is
- * refused by its header leaves no trace, when the tee is taken away (fn NULL)
- * before the next ng_stream_next.  For ng-push and ng-pull. */
+ * frame goes out before the first ng_stream_tensor (or _drain), then all of it:
+ * so fn may be set, or taken away (NULL), before or after ng_stream_next, and a
+ * frame that is refused by its header leaves no trace.  For ng-push and ng-pull. */
 void ng_stream_tee(struct ng_stream *s, ng_write_fn *fn, void *arg);
 
 /* 1: a frame, its header parsed and checked. 0: the end. -1: err. A frame not

@@ -539,8 +539,11 @@ static void check_held(void)
 	ng_stream_tee(s, NULL, NULL);
 	CHECK_INT_EQ(ng_stream_next(s, &err), 1);
 	CHECK_STR_EQ(ng_stream_frame(s)->site, "site-b");
+	ng_stream_tee(s, sink, &tee); /* late, and still whole */
 	CHECK_INT_EQ(ng_stream_next(s, &err), 0);
-	CHECK_INT_EQ(tee.len, 0);
+	CHECK(tee.len > 0 && tee.len < two.len);
+	CHECK(memcmp(tee.data, two.data + two.len - tee.len, tee.len) == 0);
+	CHECK_INT_EQ(ng_stream_raw_bytes(s), tee.len);
 	ng_stream_close(s);
 	ng_str_release(&two);
 	ng_str_release(&tee);
