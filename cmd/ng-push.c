@@ -119,9 +119,11 @@ static void die(const struct ng_err *err)
 
 /* ---- reading ---- */
 
+/* The tee is there before a frame begins; where its bytes go is known when its
+ * header has been looked at. */
 static int to_file(void *arg, const void *data, size_t n, struct ng_err *err)
 {
-	struct spool *sp = arg;
+	struct spool *sp = *(struct spool **)arg;
 
 	if (ng_write_full(sp->file.fd, data, n) < 0)
 		return ng_fail_errno(err, NG_IOERR, "cannot write '%s'", sp->file.temp);
@@ -179,9 +181,7 @@ static int read_frame(struct spool *sp, struct ng_stream *s, const char *dir, st
 	ng_header_copy(&sp->header, ng_stream_header(s));
 	if (ng_frame_parse(&sp->frame, &sp->header.meta, err) < 0)
 		return -1;
-	ng_stream_tee(s, to_file, sp);
 	rc = read_tensors(s, err);
-	ng_stream_tee(s, NULL, NULL);
 	memcpy(sp->content, ng_stream_digest(s), NG_HASH_HEX);
 	memcpy(sp->object, ng_stream_object_digest(s), NG_HASH_HEX);
 	sp->bytes = ng_stream_raw_bytes(s);
@@ -233,16 +233,20 @@ static void read_input(const char *path, const char *dir)
 {
 	unsigned flags = NG_STREAM_REFRAME | NG_STREAM_OBJECT | (opt.global ? NG_STREAM_DIGEST : 0);
 	struct ng_stream *s = NULL;
+	struct spool *sp = NULL;
 	struct ng_err err;
 	int rc;
 
 	rc = ng_stream_open(&s, path, flags, &err);
+	if (rc == 0)
+		ng_stream_tee(s, to_file, &sp);
 	while (rc == 0 && (rc = ng_stream_next(s, &err)) == 1) {
 		const struct ng_frame *f = ng_stream_frame(s);
 		bool state = f->kind == NG_KIND_STATE;
 		rc = check_kind(f, ng_stream_name(s), &err);
+		sp = state ? &state_frame : &main_frame;
 		if (rc == 0)
-			rc = read_frame(state ? &state_frame : &main_frame, s, dir, &err);
+			rc = read_frame(sp, s, dir, &err);
 		have_state = have_state || state;
 		have_main = have_main || !state;
 	}
