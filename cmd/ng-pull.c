@@ -76,6 +76,7 @@ static struct item *items;
 static size_t n_items;
 static long round_given; /* the round that is handed over */
 static bool streaming;
+static char *experiment_path; /* --list --updates */
 
 /* ---- ends ---- */
 
@@ -429,6 +430,20 @@ static void clean(const char *dir)
 		closedir(d);
 }
 
+/* The newest accepted experiment file, which outranks the global's own. */
+static char *place_experiment(const char *dir)
+{
+	const char *text = rounds.manifest.config.experiment;
+	char hex[NG_HASH_HEX], *path;
+	struct ng_err err;
+
+	ng_hash_bytes(hex, text, strlen(text));
+	path = ng_xasprintf("%s/%s.json", dir, hex);
+	if (ng_out_put(path, text, strlen(text), 0, &err) < 0)
+		die(&err);
+	return path;
+}
+
 /* Files that hold one frame each: those of the board itself where an object is
  * one file, else copies named by their digest. */
 static void place_files(void)
@@ -456,11 +471,15 @@ static void place_files(void)
 			copy_to(it, it->path);
 	}
 	ng_progress_end();
+	if (opt.updates)
+		experiment_path = place_experiment(dir);
 	free(dir);
 }
 
 static void print_items(void)
 {
+	if (experiment_path && !opt.json)
+		printf("%s\texperiment\t-\t%s\n", experiment_path, rounds.id);
 	for (size_t i = 0; i < n_items; i++) {
 		const struct item *it = &items[i];
 		if (!opt.json) {

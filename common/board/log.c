@@ -63,6 +63,25 @@ json_t *ng_rounds_log_find(struct ng_rounds *r, const char *kind, long round, co
 	return found;
 }
 
+int ng_rounds_log_all(json_t **out, struct ng_rounds *r, struct ng_err *err)
+{
+	struct ng_entry *list;
+	char hex[NG_HASH_HEX];
+	size_t n;
+
+	*out = NULL;
+	if (ng_board_list(r->board, NG_OBJ_LOG, -1, &list, &n, NULL, err) < 0)
+		return -1;
+	*out = json_array();
+	for (size_t i = 0; i < n; i++) {
+		json_t *e = load_entry(r, list[i].name.n, hex, NULL);
+		if (e)
+			json_array_append_new(*out, e);
+	}
+	free(list);
+	return 0;
+}
+
 static int append(struct ng_rounds *r, const json_t *entry, long n, struct ng_err *err)
 {
 	struct ng_name name = ng_object_name(NG_OBJ_LOG, n, NULL);

@@ -113,6 +113,9 @@ int ng_rounds_log(struct ng_rounds *r, json_t *entry, struct ng_err *err);
  * is none (err untouched) or on failure. Caller decrefs. */
 json_t *ng_rounds_log_find(struct ng_rounds *r, const char *kind, long round, const char *object);
 
+/* All entries that are there and whole, in order: a JSON array. Caller decrefs. */
+int ng_rounds_log_all(json_t **out, struct ng_rounds *r, struct ng_err *err);
+
 /* What `keep` no longer holds once global/<newest> is out: JSON array of object
  * paths; remove does it. */
 int ng_rounds_prunable(json_t **out, struct ng_rounds *r, long newest, struct ng_err *err);
