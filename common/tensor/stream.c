@@ -37,6 +37,7 @@ struct ng_stream {
 	int fd;	    /* for our own read function */
 	bool own;   /* close fd */
 	char *name; /* quoted, or "standard input" */
+	char *bare; /* the same without quotation marks */
 	unsigned flags;
 
 	unsigned char *in;
@@ -340,10 +341,10 @@ static int read_header(struct ng_stream *s, struct ng_err *err)
 		/* more than the length word, to say what it is instead */
 		if (fill(s, 64, err) < 0)
 			return -1;
-		if (ng_header_length(&len, s->in + s->in_pos, available(s) < 64 ? available(s) : 64, s->name, err) < 0)
+		if (ng_header_length(&len, s->in + s->in_pos, available(s) < 64 ? available(s) : 64, s->bare, err) < 0)
 			return -1;
 	}
-	if (decode(s, word, sizeof word, &got, err) < 0 || ng_header_length(&len, word, got, s->name, err) < 0)
+	if (decode(s, word, sizeof word, &got, err) < 0 || ng_header_length(&len, word, got, s->bare, err) < 0)
 		goto out;
 	while (json.len < len) {
 		size_t n = len - json.len < SCRATCH ? (size_t)(len - json.len) : SCRATCH;
@@ -354,7 +355,7 @@ static int read_header(struct ng_stream *s, struct ng_err *err)
 			goto out;
 		}
 	}
-	rc = ng_header_parse(&s->header, json.data, json.len, UINT64_MAX, s->name, err);
+	rc = ng_header_parse(&s->header, json.data, json.len, UINT64_MAX, s->bare, err);
 out:
 	ng_str_release(&json);
 	return rc;
@@ -541,7 +542,7 @@ static int not_a_frame(struct ng_stream *s, struct ng_err *err)
 		s->plain = true;
 		return frame_start(s, err);
 	}
-	if (ng_header_length(&len, p, n, s->name, err) == 0 && n > 8 && p[8] == '{')
+	if (ng_header_length(&len, p, n, s->bare, err) == 0 && n > 8 && p[8] == '{')
 		return fail(s, err, NG_DATA,
 			"an uncompressed safetensors file, where a stream was expected (compress it with `zstd -1`)");
 	if (n >= 8 && len <= NG_HEADER_MAX)
@@ -585,6 +586,7 @@ static struct ng_stream *stream_new(const char *name, unsigned flags)
 
 	s->fd = -1;
 	s->name = strcmp(name, "-") == 0 ? ng_xstrdup("standard input") : ng_xasprintf("'%s'", name);
+	s->bare = ng_xstrdup(strcmp(name, "-") == 0 ? "standard input" : name);
 	s->flags = flags;
 	s->in = ng_xmalloc(IN_SIZE);
 	s->scratch = ng_xmalloc(SCRATCH);
@@ -664,6 +666,7 @@ void ng_stream_close(struct ng_stream *s)
 	free(s->in);
 	free(s->scratch);
 	free(s->name);
+	free(s->bare);
 	free(s);
 }
 

@@ -248,6 +248,12 @@ int main(void)
 
 	CHECK(write_folder("one", "base", "global.zst", NULL, &err) == 0);
 	check_folder("one", 0);
+	char was[NG_HASH_HEX], is[NG_HASH_HEX];
+	CHECK(ng_weights_open(&w, in_dir("base"), 0, &err) == 0 && ng_weights_digest(was, &w, &err) == 0);
+	ng_weights_close(&w);
+	CHECK(ng_weights_open(&w, in_dir("one"), 0, &err) == 0 && ng_weights_digest(is, &w, &err) == 0);
+	ng_weights_close(&w);
+	CHECK_STR_EQ(is, was); /* nothing was moved: the same bits */
 	CHECK(write_folder("moved", "base", "global.zst", "update.zst", &err) == 0);
 	check_folder("moved", 0.5f);
 	check_refusals();
