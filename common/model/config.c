@@ -9,6 +9,7 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/mem.h"
+#include "common/text/tokenizer.h"
 
 #define JSON_MAX (4u << 20)
 #define SIZE_LIMIT 65536 /* channels, inner, layers: products fit size_t */
@@ -347,40 +348,13 @@ static int read_modules(struct ng_model_config *c, const char *dir, const json_t
 
 /* ---- lengths and prompts ---- */
 
-static int read_lengths(struct ng_model_config *c, const char *dir, struct ng_err *err)
+static int read_length(struct ng_model_config *c, const char *dir, struct ng_err *err)
 {
-	static const char *const names[] = { "sentence_bert_config.json", "sentence_roberta_config.json",
-		"sentence_distilbert_config.json", "sentence_camembert_config.json", "sentence_albert_config.json",
-		"sentence_xlm-roberta_config.json", "sentence_xlnet_config.json" };
-	long max = 0;
-	json_t *o = NULL;
+	char *name = ng_xasprintf("%s%s%s", dir, *c->transformer ? "/" : "", c->transformer);
+	int rc = ng_text_max_length(&c->max_length, name, c->max_positions, err);
 
-	for (size_t i = 0; i < NG_COUNT(names) && o == NULL; i++)
-		if (load_optional(&o, dir, c->transformer, names[i], err))
-			return -1;
-	if (o) {
-		int rc = ng_json_long(&max, o, "max_seq_length", 1, 1l << 30, "sentence_bert_config.json", err);
-
-		json_decref(o);
-		if (rc)
-			return -1;
-		if (max > 0 && (size_t)max > c->max_positions)
-			return ng_fail(err, NG_DATA,
-				"sentence_bert_config.json: 'max_seq_length' %ld, but the model has %zu positions", max,
-				c->max_positions);
-	}
-	if (max == 0) {
-		max = (long)c->max_positions;
-		if (load_optional(&o, dir, c->transformer, "tokenizer_config.json", err))
-			return -1;
-		/* may be 1e30, a "very large integer" */
-		const json_t *v = json_object_get(o, "model_max_length");
-		if (json_is_number(v) && json_number_value(v) >= 1 && json_number_value(v) < (double)max)
-			max = (long)json_number_value(v);
-		json_decref(o);
-	}
-	c->max_length = (size_t)max;
-	return 0;
+	free(name);
+	return rc;
 }
 
 static int read_prompts(struct ng_model_config *c, const char *dir, struct ng_err *err)
@@ -484,7 +458,7 @@ int ng_model_config_load(struct ng_model_config *out, const char *dir, struct ng
 		ng_fail(err, NG_DATA, "'%s/config.json' is not a JSON object", dir);
 		goto out;
 	}
-	if (read_transformer(out, config, err) || read_modules(out, dir, modules, err) || read_lengths(out, dir, err) ||
+	if (read_transformer(out, config, err) || read_modules(out, dir, modules, err) || read_length(out, dir, err) ||
 		read_prompts(out, dir, err))
 		goto out;
 	rc = 0;
