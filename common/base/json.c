@@ -41,6 +41,40 @@ static bool too_deep(const char *s, size_t len)
 	return false;
 }
 
+/* transformers writes "no limit" as 1000000000000000019884624838656, which jansson does not read:
+ * a copy where integers of 19 digits and more are reals, or NULL if there are none.  Caller frees. */
+static char *reals_for_long_integers(const char *s, size_t len, size_t *out_len)
+{
+	struct ng_str out;
+	size_t from = 0, start;
+	bool quoted = false, any = false, whole;
+
+	ng_str_init(&out, 2 * len + 16);
+	for (size_t i = 0; i < len; i++) {
+		if (quoted && s[i] == '\\') {
+			i++;
+		} else if (s[i] == '"') {
+			quoted = !quoted;
+		} else if (!quoted && s[i] >= '0' && s[i] <= '9') {
+			whole = true;
+			for (start = i; i + 1 < len && s[i + 1] != 0 && strchr("0123456789.eE+-", s[i + 1]); i++)
+				whole = whole && s[i + 1] >= '0' && s[i + 1] <= '9';
+			if (whole && i + 1 - start >= 19) {
+				ng_str_add(&out, s + from, i + 1 - from);
+				ng_str_adds(&out, "e0");
+				from = i + 1;
+				any = true;
+			}
+		}
+	}
+	ng_str_add(&out, s + from, len - from);
+	*out_len = out.len;
+	if (any && !out.failed)
+		return ng_str_take(&out);
+	ng_str_release(&out);
+	return NULL;
+}
+
 json_t *ng_json_parse(const char *text, size_t len, const char *name, struct ng_err *err)
 {
 	json_error_t e;
@@ -55,6 +89,12 @@ json_t *ng_json_parse(const char *text, size_t len, const char *name, struct ng_
 		return NULL;
 	}
 	value = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+	if (value == NULL && json_error_code(&e) == json_error_numeric_overflow) {
+		char *reals = reals_for_long_integers(text, len, &len);
+		if (reals != NULL)
+			value = json_loadb(reals, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+		free(reals);
+	}
 	if (value == NULL)
 		ng_fail(err, json_error_code(&e) == json_error_out_of_memory ? NG_OSERR : NG_DATA,
 			"'%s' is not JSON: line %d, column %d: %s", name, e.line, e.column, e.text);

@@ -231,6 +231,17 @@ static void json(void)
 	CHECK(ng_json_string(&str, v, "a", "x", &err) == -1);
 	json_decref(v);
 
+	/* "no limit", as transformers writes it */
+	static const char big[] =
+		"{\"12345678901234567890\": [1000000000000000019884624838656, -12345678901234567890, 7]}";
+	v = ng_json_parse(big, strlen(big), "x", &err);
+	again = json_object_get(v, "12345678901234567890");
+	CHECK(json_is_real(json_array_get(again, 0)) && json_real_value(json_array_get(again, 0)) == 1e30);
+	CHECK(json_real_value(json_array_get(again, 1)) == -12345678901234567890.0);
+	CHECK(json_integer_value(json_array_get(again, 2)) == 7);
+	json_decref(v);
+	refuse_json("[1000000000000000019884624838656, 1e999]", "overflow");
+
 	refuse_json("{\"a\":1,\"a\":2}", "duplicate");
 	refuse_json("{\"a\":1} x", "line 1, column 9");
 	refuse_json("{\"a\":\"\xff\"}", "unable to decode byte 0xff");
