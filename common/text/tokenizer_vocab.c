@@ -150,7 +150,7 @@ static int read_vocab(struct ng_tokenizer *tok, const char *text, size_t len, co
 		bool skip = ng_tokenizer_id(tok, named[i].content, named[i].len) < 0;
 		for (size_t j = 0; j < decoded; j++)
 			skip = skip || (spec[j].len == named[i].len &&
-						 memcmp(spec[j].content, named[i].content, spec[j].len) == 0);
+					       memcmp(spec[j].content, named[i].content, spec[j].len) == 0);
 		if (!skip)
 			spec[n++] = named[i];
 	}
