@@ -40,11 +40,16 @@ static void push_mapped(
 		push(v, pool[i]);
 }
 
+static bool hangul(uint32_t cp)
+{
+	return cp >= 0xac00 && cp < 0xac00 + 11172;
+}
+
 static void push_nfd(struct cps *v, uint32_t cp)
 {
 	if (ng_unicode(cp).flags & NG_UNICODE_NFD) {
 		push_mapped(v, cp, ng_unicode_nfd_key, ng_unicode_nfd_count, ng_unicode_nfd_at, ng_unicode_nfd_pool);
-	} else if (cp >= 0xac00 && cp < 0xac00 + 11172) { /* Hangul, Unicode 3.12 */
+	} else if (hangul(cp)) { /* Unicode 3.12 */
 		uint32_t s = cp - 0xac00;
 		push(v, 0x1100 + s / 588);
 		push(v, 0x1161 + s % 588 / 28);
@@ -208,6 +213,23 @@ static enum kind expand(char buf[NG_NORMALIZE_GROWTH], size_t *len, uint32_t cp,
 	return *len < NG_NORMALIZE_GROWTH ? MAP : REORDER;
 }
 
+/* Flags of characters that some step may change; what has none of them stays as it is. */
+static unsigned touched(const struct ng_normalizer *z)
+{
+	static const unsigned by_step[] = {
+		[NG_NORMALIZE_CLEAN] = NG_UNICODE_DROP | NG_UNICODE_SPACE,
+		[NG_NORMALIZE_CJK] = NG_UNICODE_CJK,
+		[NG_NORMALIZE_NFD] = NG_UNICODE_NFD,
+		[NG_NORMALIZE_MARKS] = NG_UNICODE_MARK,
+		[NG_NORMALIZE_COMBINING] = NG_UNICODE_COMBINING,
+		[NG_NORMALIZE_LOWER] = NG_UNICODE_LOWER,
+	};
+	unsigned flags = 0;
+	for (size_t i = 0; i < z->steps; i++)
+		flags |= by_step[z->step[i]];
+	return flags;
+}
+
 static int add_at(struct ng_normalizer *z, size_t at, enum ng_normalize_step step)
 {
 	if (z->steps == NG_NORMALIZE_STEPS)
@@ -231,15 +253,19 @@ int ng_normalizer_prepend(struct ng_normalizer *z, enum ng_normalize_step step)
 int ng_normalizer_ready(struct ng_normalizer *z, struct ng_err *err)
 {
 	struct cps v = { 0 }, tmp = { 0 };
-	char buf[NG_NORMALIZE_GROWTH];
-	size_t len;
+	char buf[NG_NORMALIZE_GROWTH] = { 0 };
+	size_t len = 0;
+	unsigned flags = touched(z);
 
 	z->entry = ng_xcalloc(65536, sizeof *z->entry);
 	ng_str_init(&z->pool, 1u << 24);
 	for (uint32_t cp = 0; cp < 65536; cp++) {
 		if (cp >= 0xd800 && cp < 0xe000)
 			continue;
-		enum kind kind = expand(buf, &len, cp, &v, &tmp, z);
+		struct ng_unicode_record r = ng_unicode(cp);
+		enum kind kind = SAME;
+		if (r.flags & flags || r.ccc != 0 || hangul(cp))
+			kind = expand(buf, &len, cp, &v, &tmp, z);
 		if (cp < 128) /* no step makes more than one character of it */
 			z->ascii[cp] = kind == DROP  ? ASCII_DROP
 				       : kind == MAP ? (unsigned char)buf[0]

@@ -81,20 +81,23 @@ static char *own(struct ng_tokenizer *tok, const char *s, size_t len)
 int ng_tokenizer_add(struct ng_tokenizer *tok, const char *s, size_t len, int32_t id, bool replace, const char *name,
 	struct ng_err *err)
 {
-	char shown[64];
-	int32_t had;
-	ng_printable(shown, sizeof shown, s, len);
-	if (id < 0 || (uint32_t)id >= NG_TOKENIZER_TOKENS || len > INT32_MAX)
-		return ng_fail(
-			err, NG_DATA, "%s: token '%s' has id %ld, outside the vocabulary", name, shown, (long)id);
-	if (ng_wordpiece_add(&tok->model, s, len, id, replace, &had) < 0) {
+	int32_t had = -1;
+	bool fits = id >= 0 && (uint32_t)id < NG_TOKENIZER_TOKENS && len <= INT32_MAX;
+	int added = fits ? ng_wordpiece_add(&tok->model, s, len, id, replace, &had) : 0;
+	bool unique = fits && added == 0 && set_token(tok, own(tok, s, len), len, id) == 0;
+	if (!unique) {
+		char shown[64];
+		ng_printable(shown, sizeof shown, s, len);
+		if (!fits)
+			return ng_fail(err, NG_DATA, "%s: token '%s' has id %ld, outside the vocabulary", name, shown,
+				(long)id);
+		if (added == 0)
+			return ng_fail(err, NG_DATA, "%s: two tokens have id %ld, one is '%s'", name, (long)id, shown);
 		if (had < 0)
 			return ng_fail(err, NG_DATA, "%s: the vocabulary is too large", name);
 		return ng_fail(
 			err, NG_DATA, "%s: token '%s' has both id %ld and %ld", name, shown, (long)had, (long)id);
 	}
-	if (set_token(tok, own(tok, s, len), len, id) < 0)
-		return ng_fail(err, NG_DATA, "%s: two tokens have id %ld, one is '%s'", name, (long)id, shown);
 	tok->entries++;
 	return 0;
 }

@@ -129,7 +129,7 @@ static void word(struct ng_id_vector *out, const struct ng_wordpiece *w, struct 
 
 enum word_class { WORD, SPACE, ALONE, OTHER };
 
-static enum word_class classify(uint32_t cp, enum ng_split split)
+static unsigned char classify(uint32_t cp, enum ng_split split)
 {
 	unsigned flags = ng_unicode(cp).flags;
 	if (flags & NG_UNICODE_SPACE)
