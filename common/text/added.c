@@ -4,6 +4,8 @@
  * The order of the checks, and that a discarded match is still stepped over,
  * follow AddedVocabulary of the Rust tokenizers package.
  */
+#include "common/base/compat.h"
+
 #include "common/text/added.h"
 
 #include "common/base/mem.h"

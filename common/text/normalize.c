@@ -1,6 +1,8 @@
 /*
  * normalize.c - see normalize.h.
  */
+#include "common/base/compat.h"
+
 #include "common/text/normalize.h"
 
 #include "common/base/mem.h"

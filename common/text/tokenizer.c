@@ -5,6 +5,8 @@
  * step but the search for added tokens can look across, so that the buffers
  * stay in the cache and a truncated text is left early.
  */
+#include "common/base/compat.h"
+
 #include "common/text/tokenizer.h"
 
 #include <stdatomic.h>

@@ -3,6 +3,8 @@
  * have is refused by name: a tokenizer that does nearly the same gives vectors
  * that are nearly right, which nobody notices.
  */
+#include "common/base/compat.h"
+
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/text/tokenizer_private.h"

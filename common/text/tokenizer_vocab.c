@@ -3,6 +3,8 @@
  * vocab.txt and tokenizer_config.json, which say what transformers' BertTokenizer
  * and MPNetTokenizer would be made of.
  */
+#include "common/base/compat.h"
+
 #include "common/base/file.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"

@@ -1,6 +1,8 @@
 /*
  * trie.c - see trie.h.
  */
+#include "common/base/compat.h"
+
 #include "common/text/trie.h"
 
 #include "common/base/mem.h"

@@ -4,6 +4,8 @@
  * Each code point: ng_unicode_record[ng_unicode_block[ng_unicode_stage[cp >> 7]][cp & 127]].
  */
 /* clang-format off */
+#include "common/base/compat.h"
+
 #include "common/text/unicode_table.h"
 
 const uint16_t ng_unicode_stage[8704] = {

@@ -1,6 +1,8 @@
 /*
  * wordpiece.c - see wordpiece.h.
  */
+#include "common/base/compat.h"
+
 #include "common/text/wordpiece.h"
 
 #include "common/base/mem.h"

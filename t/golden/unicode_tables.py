@@ -152,6 +152,8 @@ def main():
     print(" * Each code point: ng_unicode_record[ng_unicode_block[ng_unicode_stage[cp >> 7]][cp & 127]].")
     print(" */")
     print("/* clang-format off */")
+    print('#include "common/base/compat.h"')
+    print()
     print('#include "common/text/unicode_table.h"')
     print()
     array("uint16_t", "ng_unicode_stage", stage1)
