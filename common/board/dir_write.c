@@ -243,11 +243,13 @@ static int publish(struct ng_object_writer *w, struct writer *x, struct ng_err *
 		rc = ng_dir_rename_new(ng_dir_of(w->board)->tmp, x->temp, parent, leaf);
 		if (rc == 0)
 			break;
+		int why = errno;
 		/* a pruner removed the empty folder of the round in between */
-		if (errno == ENOENT)
+		if (why == ENOENT)
 			continue;
-		if (errno == EEXIST && try == 0 && clear_litter(w, parent, leaf) == 0)
+		if (why == EEXIST && try == 0 && clear_litter(w, parent, leaf) == 0)
 			continue;
+		errno = why;
 		break;
 	}
 	if (rc < 0) {

@@ -121,7 +121,15 @@ int ng_rounds_log(struct ng_rounds *r, json_t *entry, struct ng_err *err)
 			json_t *last = load_entry(r, next - 1, hex, &why);
 			if (!last)
 				break;
+			/* another coordinator may have told of the same object just now */
+			bool told = json_equal(json_object_get(last, "kind"), json_object_get(entry, "kind")) &&
+				    json_equal(json_object_get(last, "round"), json_object_get(entry, "round")) &&
+				    json_equal(json_object_get(last, "object"), json_object_get(entry, "object"));
 			json_decref(last);
+			if (told) {
+				rc = 0;
+				break;
+			}
 			json_object_set_new(entry, "previous", json_string(hex));
 		}
 		rc = append(r, entry, next, &why);
