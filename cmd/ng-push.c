@@ -231,7 +231,7 @@ static void tidy(const char *dir)
 
 static void read_input(const char *path, const char *dir)
 {
-	unsigned flags = NG_STREAM_REFRAME | NG_STREAM_OBJECT | (opt.global ? NG_STREAM_DIGEST : 0);
+	unsigned flags = NG_STREAM_REFRAME | NG_STREAM_OBJECT | NG_STREAM_THREADS | (opt.global ? NG_STREAM_DIGEST : 0);
 	struct ng_stream *s = NULL;
 	struct spool *sp = NULL;
 	struct ng_err err;

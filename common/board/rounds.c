@@ -262,7 +262,7 @@ int ng_rounds_content(char hex[NG_HASH_HEX], struct ng_rounds *r, struct ng_obje
 	}
 	json_decref(entry);
 	if (ng_object_rewind(global, err) < 0 ||
-		ng_stream_open_fn(&st, ng_object_read, global, "global", NG_STREAM_DIGEST, err) < 0)
+		ng_stream_open_fn(&st, ng_object_read, global, "global", NG_STREAM_DIGEST | NG_STREAM_THREADS, err) < 0)
 		return -1;
 	if (ng_stream_next(st, err) == 1 && ng_stream_drain(st, err) == 0) {
 		memcpy(hex, ng_stream_digest(st), NG_HASH_HEX);
