@@ -137,7 +137,7 @@ static void load_global(const char *path)
 	if (ng_config_check_folder(&config, opt.model, partial, &err) < 0)
 		ng_die_err(&err);
 	ng_info("global/%05ld of '%s'", f->round, f->name);
-	if (ng_model_load_stream(&encoder.model, stream, partial, &err) < 0 || (got = ng_stream_next(stream, &err)) < 0)
+	if (ng_model_load_stream(&encoder.model, stream, -1, &err) < 0 || (got = ng_stream_next(stream, &err)) < 0)
 		ng_stream_die(stream, &err);
 	if (got > 0)
 		ng_die(NG_DATA, "'%s' holds more than a global model", path);

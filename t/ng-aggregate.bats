@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The pipe, files and lists; refusals; the quorum; streams that end badly.
 load helper
+load board
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
@@ -150,4 +151,27 @@ list() { # the list that ng-pull prints
 	mkdir ro && chmod 500 ro
 	[ -w ro ] && skip "root writes anywhere"
 	run -74 ng-aggregate -q -o ro/x.zst g.zst a.zst b.zst
+}
+
+@test "from a board: the pipe and the list give the same global, refusals and all" {
+	new_board
+	update site-b
+	update site-a
+	update site-c bad=nan 2>/dev/null || true # ng-push may refuse it already
+	ng-pull -q --updates | ng-aggregate -o pipe.zst 2>log || fail "$(cat log)"
+	ng-pull -q --updates --list >list
+	grep -q '	experiment	' list
+	ng-aggregate -q --files-from list -o list.zst
+	cmp pipe.zst list.zst
+	ng-pull -q --updates --list | ng-aggregate -q --files-from - | ng-push -q --global
+	[ -d "$E/global/00001" ]
+	# idle: nothing new, and every program of the pipe says so
+	run -1 bash -o pipefail -c 'ng-pull -q --updates | ng-aggregate -q | ng-push -q --global'
+	run -1 bash -c 'ng-pull -q --updates --list | ng-aggregate -q --files-from - | ng-push -q --global'
+}
+
+@test "the stage before fails, and its code comes through" {
+	new_board
+	run --separate-stderr -66 bash -c 'ng-pull -q -b nowhere --updates | ng-aggregate -q | ng-push -q --global'
+	[ ! -d "$E/global/00001" ]
 }

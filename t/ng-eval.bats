@@ -2,6 +2,7 @@
 # Metrics against sentence-transformers' evaluators on the same vectors; files
 # that are not vectors; a model folder and a global.
 load helper
+load board
 
 setup() {
 	GOLDEN=$ROOT/t/golden/eval
@@ -123,4 +124,37 @@ data() {
 	echo "$output" | jq 'del(.x)' | cmp model.json
 	# all five documents found within ten: recall is whole
 	[ "$(jq '."cosine_recall@5"' model.json)" = 1.0 ] || [ "$(jq '."cosine_recall@5"' model.json)" = 1 ]
+}
+
+@test "a global in place of the folder's tensors, from a pipe and from a file" {
+	data
+	new_board
+	ng-pull -q >g0.zst
+	expect 0 ng-eval -j -m "$TINY" -d data.jsonl --vectors folder
+	expect 0 ng-eval -j -m "$TINY" -d data.jsonl --vectors global g0.zst
+	cmp folder-documents.npy global-documents.npy
+	round site-a site-b
+	ng-pull -q | ng-eval -q -m "$TINY" -d data.jsonl --vectors tuned - >/dev/null
+	! cmp -s folder-documents.npy tuned-documents.npy
+	ng-pull -q -o tuned
+	ng-eval -q -m tuned -d data.jsonl --vectors pulled >/dev/null
+	cmp tuned-documents.npy pulled-documents.npy
+}
+
+@test "what is not a global of this folder's experiment" {
+	data
+	new_board
+	ng-pull -q >g0.zst
+	cp -r "$TINY" other && echo ' ' >>other/config.json
+	expect 77 ng-eval -m other -d data.jsonl g0.zst
+	says "config.json"
+	ng-pull -q | answer site=site-a >u.zst
+	expect 65 ng-eval -m "$TINY" -d data.jsonl u.zst
+	says "not a global"
+	expect 65 ng-eval -m "$TINY" -d data.jsonl - <<<""
+	size=$(wc -c <g0.zst)
+	head -c $((size / 2)) g0.zst >cut.zst
+	expect 65 ng-eval -m "$TINY" -d data.jsonl cut.zst
+	[ -z "$output" ]
+	run --separate-stderr -66 bash -c "ng-pull -q -b nowhere | ng-eval -m '$TINY' -d data.jsonl -"
 }
