@@ -16,6 +16,16 @@ enum kind { SAME, MAP, DROP, REORDER };
 #define ENTRY_AT(e) ((e) >> 8)
 #define ASCII_DROP 0xff
 
+/* Flags of the characters that a step changes; NFD also those of a class other than 0, and Hangul. */
+static const unsigned flags_of_step[] = {
+	[NG_NORMALIZE_CLEAN] = NG_UNICODE_DROP | NG_UNICODE_SPACE,
+	[NG_NORMALIZE_CJK] = NG_UNICODE_CJK,
+	[NG_NORMALIZE_NFD] = NG_UNICODE_NFD,
+	[NG_NORMALIZE_MARKS] = NG_UNICODE_MARK,
+	[NG_NORMALIZE_COMBINING] = NG_UNICODE_COMBINING,
+	[NG_NORMALIZE_LOWER] = NG_UNICODE_LOWER,
+};
+
 struct cps {
 	uint32_t *cp;
 	size_t n, cap;
@@ -23,7 +33,8 @@ struct cps {
 
 static void push(struct cps *v, uint32_t cp)
 {
-	ng_grow(&v->cp, &v->cap, v->n + 1, sizeof *v->cp);
+	if (v->n == v->cap)
+		ng_grow(&v->cp, &v->cap, v->n + 1, sizeof *v->cp);
 	v->cp[v->n++] = cp;
 }
 
@@ -218,17 +229,9 @@ static enum kind expand(char buf[NG_NORMALIZE_GROWTH], size_t *len, uint32_t cp,
 /* Flags of characters that some step may change; what has none of them stays as it is. */
 static unsigned touched(const struct ng_normalizer *z)
 {
-	static const unsigned by_step[] = {
-		[NG_NORMALIZE_CLEAN] = NG_UNICODE_DROP | NG_UNICODE_SPACE,
-		[NG_NORMALIZE_CJK] = NG_UNICODE_CJK,
-		[NG_NORMALIZE_NFD] = NG_UNICODE_NFD,
-		[NG_NORMALIZE_MARKS] = NG_UNICODE_MARK,
-		[NG_NORMALIZE_COMBINING] = NG_UNICODE_COMBINING,
-		[NG_NORMALIZE_LOWER] = NG_UNICODE_LOWER,
-	};
 	unsigned flags = 0;
 	for (size_t i = 0; i < z->steps; i++)
-		flags |= by_step[z->step[i]];
+		flags |= flags_of_step[z->step[i]];
 	return flags;
 }
 

@@ -8,6 +8,20 @@
  * may encode with it, each into a struct ng_tokens of its own.
  *
  * Time is linear in the text; about one table look-up a byte.
+ *
+ * Where it differs from the package, on purpose:
+ * - an added token of which the normaliser leaves nothing never matches (the
+ *   package then runs until memory is out);
+ * - of two added tokens that normalise to the same text, the special one, then
+ *   the first in the file, is taken (the package: either, by chance);
+ * - added tokens that overlap through lstrip and rstrip give their ids (the
+ *   package may stop with a panic);
+ * - an added token whose id is neither its id in the vocabulary nor the next
+ *   free one is an error (the package gives it another id), as are an unknown
+ *   token that is not in the vocabulary, and NUL in a token.
+ * transformers 5 makes the normaliser of a BertTokenizer from
+ * tokenizer_config.json even if there is a tokenizer.json; we follow the
+ * latter, and warn if they disagree on lower case.
  */
 #ifndef NG_TOKENIZER_H
 #define NG_TOKENIZER_H
