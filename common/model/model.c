@@ -375,8 +375,8 @@ int ng_model_load_stream(struct ng_model *m, struct ng_stream *s, int keep_fd, s
 				b);
 			goto out;
 		}
-		if (!ng_dtype_float(t->dtype)) {
-			ng_fail(err, NG_REFUSED, "tensor '%s' of the global is of type %s", t->name,
+		if (t->dtype != NG_F32) {
+			ng_fail(err, NG_REFUSED, "tensor '%s' of the global is of type %s, not F32", t->name,
 				ng_dtype_name(t->dtype));
 			goto out;
 		}

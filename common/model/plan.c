@@ -55,7 +55,7 @@ int ng_plan_make(
 	out->vectors = (2 * N * in->cfg->dim + N + ng_loss_work(in->B, in->cfg->dim) + NG_LOSS_BLOCK * NG_LOSS_BLOCK) *
 		       WORD;
 	/* ids, offsets, grains, prompt lengths */
-	out->tokens = N * (in->max_length * WORD + 2 * sizeof(size_t) + 2 * WORD + sizeof(struct ng_acts) +
+	out->tokens = N * (3 * in->max_length * WORD + 2 * sizeof(size_t) + 2 * WORD + sizeof(struct ng_acts) +
 				  in->cfg->layers * sizeof(struct ng_layer_acts));
 	out->grain = largest_grain(in, &out->scratch);
 	/* a grain holds at least one text, and any two neighbours more than NG_GRAIN_TOKENS */

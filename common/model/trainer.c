@@ -150,15 +150,21 @@ static int lay_out(struct ng_trainer *t, const struct ng_batch *b, struct ng_err
 		largest = need > largest ? need : largest;
 		sum += need;
 	}
+	if (t->grain > t->grains)
+		return ng_fail(err, NG_DATA, "the state of an earlier run is of another batch");
 	bool all = sum <= t->arena_elements;
+	/* taken up in the middle from a checkpoint: what an earlier process kept is gone */
+	bool first_pass = t->phase == NG_PHASE_EMBED && t->grain == 0;
 	for (size_t i = 0; i < t->grains; i++) {
 		size_t need = ng_acts_elements(
 			c, t->cut[i + 1] - t->cut[i], b->off[t->cut[i + 1]] - b->off[t->cut[i]], true);
 
-		t->kept[i] = !t->cold && (all || used + need + largest <= t->arena_elements);
+		t->kept[i] = first_pass && (all || used + need + largest <= t->arena_elements);
 		if (t->kept[i])
 			used += need;
 	}
+	t->used = 0;
+	t->laid_out = true;
 	return 0;
 }
 
@@ -172,10 +178,14 @@ static int embed(struct ng_trainer *t, const struct ng_batch *b, const struct ng
 		if (stop && stop->fn && stop->fn(stop->arg))
 			return 1;
 		view(v, b, t->cut[i], t->cut[i + 1]);
-		int rc = ng_forward(t->m, &v->g, drop, t->kept[i], &t->acts[i], t->kept[i] ? arena : &slot, t->scratch,
+		int rc = ng_forward(t->m, &v->g, drop, t->kept[i], &t->acts[i], &slot, t->scratch,
 			ng_at(t->e, t->cut[i] * t->m->cfg.dim), stop, err);
 		if (rc)
 			return rc;
+		if (t->kept[i]) {
+			*arena = slot;
+			t->used = arena->used;
+		}
 	}
 	return 0;
 }
@@ -231,9 +241,8 @@ int ng_trainer_step(struct ng_trainer *t, const struct ng_batch *b, uint32_t ste
 	int rc;
 
 	r->bad = SIZE_MAX;
-	/* what a stopped step had kept is gone: go on cold, with the same bits */
-	t->cold = t->phase != NG_PHASE_EMBED || t->grain > 0;
-	rc = lay_out(t, b, err);
+	rc = t->laid_out ? 0 : lay_out(t, b, err);
+	arena.used = t->used;
 	if (rc == 0 && t->phase == NG_PHASE_EMBED) {
 		rc = embed(t, b, &drop, &arena, &v, stop, err);
 		if (rc == 0 && ng_loss_begin(&loss, t->m, &bad, err))
@@ -270,6 +279,8 @@ int ng_trainer_step(struct ng_trainer *t, const struct ng_batch *b, uint32_t ste
 		t->phase = NG_PHASE_EMBED;
 		t->grain = 0;
 	}
+	if (rc != 1)
+		t->laid_out = false;
 	view_release(&v);
 	return rc;
 }

@@ -74,7 +74,8 @@ struct ng_trainer {
 	struct ng_acts *acts;
 	bool *kept;
 	size_t acts_cap;
-	bool cold; /* resumed: nothing is kept from the first pass */
+	size_t used;   /* elements of the arena that the kept ones have */
+	bool laid_out; /* stopped in this process: what was kept is still there */
 };
 
 struct ng_step_result {
