@@ -210,9 +210,8 @@ static void take_global(void)
 	stream = NULL;
 }
 
-static void open_model(void)
+static void open_model(struct ng_model_config *cfg)
 {
-	struct ng_model_config cfg;
 	const char *why = NULL;
 	char *path;
 	int threads = opt.threads ? (int)opt.threads : ng_cpu_count();
@@ -222,10 +221,8 @@ static void open_model(void)
 		ng_die(status == NG_DEV_MEMORY ? NG_OSERR : NG_UNAVAILABLE, "cannot open device '%s': %s", opt.device,
 			why ? why : "it failed");
 	ng_verbose("%s", dev->info.name);
-	if (ng_model_config_load(&cfg, opt.model, &err))
-		die();
-	path = ng_xasprintf("%s%s%s", opt.model, *cfg.transformer ? "/" : "", cfg.transformer);
-	if (ng_model_open(&model, &cfg, dev, opt.model, &err) || ng_tokenizer_load(&tokenizer, path, 0, &err))
+	path = ng_xasprintf("%s%s%s", opt.model, *cfg->transformer ? "/" : "", cfg->transformer);
+	if (ng_model_open(&model, cfg, dev, opt.model, &err) || ng_tokenizer_load(&tokenizer, path, 0, &err))
 		die();
 	free(path);
 	if (ng_tokenizer_info(tokenizer)->vocab > model.cfg.vocab)
@@ -586,13 +583,17 @@ static void check_options(int argc, int first, char **argv)
 
 int main(int argc, char **argv)
 {
+	struct ng_model_config cfg;
+
 	ng_start(argv[0]);
 	int first = ng_opt_parse(argc, argv, usage, options);
 	check_options(argc, first, argv);
 	open_output();
+	if (ng_model_config_load(&cfg, opt.model, &err))
+		die();
 	take_experiment(first < argc ? argv[first] : "-");
 	lock_state();
-	open_model();
+	open_model(&cfg);
 	take_global();
 	open_data();
 	if (opt.log && !opt.dry_run && (logfile = fopen(opt.log, "ae")) == NULL)
