@@ -52,7 +52,7 @@ struct spool {
 	struct ng_header header;
 	struct ng_frame frame; /* strings borrowed from header */
 	char content[NG_HASH_HEX];
-	char object[NG_HASH_HEX];
+	char object[NG_HASH_HEX]; /* once it is asked for, or published */
 	uint64_t bytes;
 };
 
@@ -183,7 +183,6 @@ static int read_frame(struct spool *sp, struct ng_stream *s, const char *dir, st
 		return -1;
 	rc = read_tensors(s, err);
 	memcpy(sp->content, ng_stream_digest(s), NG_HASH_HEX);
-	memcpy(sp->object, ng_stream_object_digest(s), NG_HASH_HEX);
 	sp->bytes = ng_stream_raw_bytes(s);
 	return rc;
 }
@@ -231,7 +230,7 @@ static void tidy(const char *dir)
 
 static void read_input(const char *path, const char *dir)
 {
-	unsigned flags = NG_STREAM_REFRAME | NG_STREAM_OBJECT | NG_STREAM_THREADS | (opt.global ? NG_STREAM_DIGEST : 0);
+	unsigned flags = NG_STREAM_REFRAME | NG_STREAM_THREADS | (opt.global ? NG_STREAM_DIGEST : 0);
 	struct ng_stream *s = NULL;
 	struct spool *sp = NULL;
 	struct ng_err err;
@@ -287,10 +286,11 @@ static int publish(struct spool *sp, const struct ng_name *name, const char *bas
 		ng_die_errno(NG_IOERR, "cannot read '%s'", sp->file.temp);
 	}
 	free(buf);
-	if (strcmp(ng_object_digest(w), sp->object) != 0) {
+	if (ng_object_bytes(w) != sp->bytes) {
 		ng_object_abort(w);
 		ng_die(NG_IOERR, "'%s' is not what was written there", sp->file.temp);
 	}
+	memcpy(sp->object, ng_object_digest(w), NG_HASH_HEX);
 	ng_rounds_statement(&s, &rounds, name->kind, name->n, name->kind == NG_OBJ_UPDATE ? name->leaf : "", base);
 	if (ng_object_commit(w, &s, &err) == 0)
 		return 1;
@@ -301,10 +301,10 @@ static int publish(struct spool *sp, const struct ng_name *name, const char *bas
 
 static void open_board(void)
 {
+	unsigned flags = (opt.dry_run ? NG_ROUNDS_NO_PIN : 0) | (opt.global ? 0 : NG_ROUNDS_LIGHT);
 	struct ng_err err;
 
-	if (ng_rounds_open(&rounds, opt.board, opt.experiment, opt.state, opt.accept,
-		    opt.dry_run ? NG_ROUNDS_NO_PIN : 0, &err) < 0)
+	if (ng_rounds_open(&rounds, opt.board, opt.experiment, opt.state, opt.accept, flags, &err) < 0)
 		die(&err);
 	if (!opt.dry_run) {
 		long removed;
@@ -319,6 +319,13 @@ static void open_board(void)
 	}
 }
 
+static const char *object_digest(struct spool *sp)
+{
+	if (!sp->object[0] && ng_hash_file(sp->object, sp->file.temp) < 0)
+		ng_die_errno(NG_IOERR, "cannot read '%s'", sp->file.temp);
+	return sp->object;
+}
+
 static void report(const char *path)
 {
 	if (!opt.json) {
@@ -326,7 +333,7 @@ static void report(const char *path)
 			(unsigned long long)main_frame.bytes);
 		return;
 	}
-	json_t *all = json_pack("{s:s, s:s, s:I, s:b}", "path", path, "digest", main_frame.object, "bytes",
+	json_t *all = json_pack("{s:s, s:s, s:I, s:b}", "path", path, "digest", object_digest(&main_frame), "bytes",
 		(json_int_t)main_frame.bytes, "published", !opt.dry_run);
 	char *text = ng_json_canonical(all);
 	puts(text);
@@ -415,7 +422,7 @@ static void push_update(void)
 		die(&err);
 	if (rc == 1)
 		nothing("%s is on the blackboard already%s", path,
-			strcmp(own.hex, main_frame.object) == 0 ? "" : ", with other content");
+			strcmp(own.hex, object_digest(&main_frame)) == 0 ? "" : ", with other content");
 	if (own.reason[0])
 		make_way(&name, own.reason);
 	if (!opt.dry_run && publish(&main_frame, &name, content) == 0)

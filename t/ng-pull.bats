@@ -263,7 +263,7 @@ kinds() { # of the stream on standard input
 	[ ! -e out3 ]
 	expect 0 ng-pull -j -o out4
 	case $output in *'"path":"out4"'*) ;; *) fail "$output" ;; esac
-	[ "$(ls "$NG_STATE"/boards/*)" = "$(printf 'lock\npins.json')" ] || fail "$(ls "$NG_STATE"/boards/*)"
+	[ "$(ls "$NG_STATE"/boards/*)" = "$(printf 'header\nlock\npins.json')" ] || fail "$(ls "$NG_STATE"/boards/*)"
 }
 
 @test "-o with a Dense module: its weights come back into their folder" {

@@ -12,6 +12,7 @@
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/board/board.h"
+#include "common/tensor/hasher.h"
 
 #define BLOCK (1u << 20)
 
@@ -382,7 +383,8 @@ int ng_object_new(struct ng_object_writer **out, struct ng_board *b, const struc
 	*out = NULL;
 	w->board = b;
 	w->name = *name;
-	ng_hash_init(&w->hash);
+	w->hash = ng_hasher_new(true);
+	ng_hasher_init(w->hash);
 	if (b->ops->writer_open(w, err) < 0) {
 		ng_object_abort(w);
 		return -1;
@@ -399,7 +401,7 @@ int ng_object_write(void *writer, const void *data, size_t n, struct ng_err *err
 		return ng_fail(err, NG_SOFTWARE, "bytes after the end of an object");
 	if (w->board->ops->writer_write(w, data, n, err) < 0)
 		return -1;
-	ng_hash_update(&w->hash, data, n);
+	ng_hasher_update(w->hash, data, n);
 	w->bytes += n;
 	return 0;
 }
@@ -414,7 +416,7 @@ int ng_object_add_file(struct ng_object_writer *w, const char *rel, const void *
 const char *ng_object_digest(struct ng_object_writer *w)
 {
 	if (!w->hex[0])
-		ng_hash_final(&w->hash, w->hex);
+		ng_hasher_final(w->hash, w->hex);
 	return w->hex;
 }
 
@@ -441,5 +443,6 @@ void ng_object_abort(struct ng_object_writer *w)
 		return;
 	if (w->impl)
 		w->board->ops->writer_close(w);
+	ng_hasher_free(w->hash);
 	free(w);
 }

@@ -180,7 +180,7 @@ struct ng_object {
 struct ng_object_writer {
 	struct ng_board *board;
 	struct ng_name name;
-	struct ng_hash hash;
+	struct ng_hasher *hash;
 	char hex[NG_HASH_HEX]; /* "" until the payload ended */
 	uint64_t bytes;
 	void *impl;

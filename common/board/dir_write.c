@@ -6,6 +6,9 @@
  * call that cannot replace an object.  A writer killed at any moment leaves
  * litter in tmp, never half an object.
  */
+#ifdef __linux__
+#define _GNU_SOURCE /* sync_file_range */
+#endif
 #include "common/base/compat.h"
 
 #include <errno.h>
@@ -18,12 +21,15 @@
 #include "common/base/str.h"
 #include "common/board/dir_private.h"
 
+#define WRITE_AHEAD (4u << 20)
+
 struct writer {
 	char temp[160];
 	int dir;  /* the temporary folder */
 	int slot; /* guard against signals */
 	int fd;	  /* the part being written */
-	uint32_t in_part;
+	int full; /* the one before it, not synced yet */
+	uint32_t in_part, started;
 	long parts;
 	struct ng_str claim; /* a claim's payload */
 	bool is_claim;
@@ -65,7 +71,7 @@ int ng_dir_writer_open(struct ng_object_writer *w, struct ng_err *err)
 	if (ng_dir_tmp(w->board, err) < 0)
 		return -1;
 	x = ng_xcalloc(1, sizeof *x);
-	x->dir = x->fd = x->slot = -1;
+	x->dir = x->fd = x->full = x->slot = -1;
 	x->is_claim = w->name.kind == NG_OBJ_CLAIM;
 	ng_str_init(&x->claim, NG_DIR_CLAIM_MAX);
 	ng_dir_temp_name(x->temp, &w->name);
@@ -80,21 +86,48 @@ int ng_dir_writer_open(struct ng_object_writer *w, struct ng_err *err)
 	return 0;
 }
 
-static int part_end(struct ng_object_writer *w, struct ng_err *err)
+/* The disk is kept busy while the next bytes are made; the sync of a part waits
+ * until another part is full, and by then it is short. */
+static void start_writing(struct writer *x, uint32_t least)
 {
-	struct writer *x = w->impl;
-	int fd = x->fd;
+#ifdef SYNC_FILE_RANGE_WRITE
+	if (x->in_part - x->started < least)
+		return;
+	(void)sync_file_range(x->fd, x->started, x->in_part - x->started, SYNC_FILE_RANGE_WRITE);
+	x->started = x->in_part;
+#else
+	(void)x;
+	(void)least;
+#endif
+}
 
-	if (fd < 0)
+static int sync_part(struct ng_object_writer *w, int *fd, struct ng_err *err)
+{
+	int part = *fd;
+
+	if (part < 0)
 		return 0;
-	x->fd = -1;
-	if (fsync(fd) < 0) {
+	*fd = -1;
+	if (fsync(part) < 0) {
 		int saved = errno;
-		close(fd);
+		close(part);
 		errno = saved;
 		return fail(w, err, "sync");
 	}
-	return close(fd) < 0 ? fail(w, err, "close") : 0;
+	return close(part) < 0 ? fail(w, err, "close") : 0;
+}
+
+static int part_end(struct ng_object_writer *w, struct ng_err *err)
+{
+	struct writer *x = w->impl;
+
+	if (x->fd >= 0)
+		start_writing(x, 1);
+	if (sync_part(w, &x->full, err) < 0)
+		return -1;
+	x->full = x->fd;
+	x->fd = -1;
+	return 0;
 }
 
 static int part_begin(struct ng_object_writer *w, struct ng_err *err)
@@ -109,7 +142,7 @@ static int part_begin(struct ng_object_writer *w, struct ng_err *err)
 	if (x->fd < 0)
 		return fail(w, err, "create a part of");
 	x->parts++;
-	x->in_part = 0;
+	x->in_part = x->started = 0;
 	return 0;
 }
 
@@ -129,6 +162,7 @@ int ng_dir_writer_write(struct ng_object_writer *w, const void *data, size_t n, 
 		if (ng_write_full(x->fd, p, k) < 0)
 			return fail(w, err, "write");
 		x->in_part += (uint32_t)k;
+		start_writing(x, WRITE_AHEAD);
 		p += k;
 		n -= k;
 	}
@@ -272,7 +306,8 @@ int ng_dir_writer_commit(struct ng_object_writer *w, const char *signature, size
 	if (x->parts == 0) /* an object always has a part */
 		if (part_begin(w, err) < 0)
 			return -1;
-	if (part_end(w, err) < 0 || put(w, x->dir, NG_DIR_SIGNATURE, signature, len, err) < 0)
+	if (part_end(w, err) < 0 || sync_part(w, &x->full, err) < 0 ||
+		put(w, x->dir, NG_DIR_SIGNATURE, signature, len, err) < 0)
 		return -1;
 	if (fsync(x->dir) < 0)
 		return fail(w, err, "sync");
@@ -291,6 +326,8 @@ void ng_dir_writer_close(struct ng_object_writer *w)
 
 	if (x->fd >= 0)
 		close(x->fd);
+	if (x->full >= 0)
+		close(x->full);
 	if (x->dir >= 0)
 		close(x->dir);
 	if (x->temp[0])

@@ -4,10 +4,16 @@
  */
 #include "common/base/compat.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/mem.h"
+#include "common/base/out.h"
+#include "common/base/str.h"
 #include "common/board/rounds.h"
 
 /* ---- statements ---- */
@@ -178,6 +184,49 @@ out:
 	return rc;
 }
 
+/* STATE/.../header/DIGEST: the header of a global that was verified here. */
+static char *header_path(const struct ng_rounds *r, const char *name)
+{
+	return ng_xasprintf("%s/header%s%s", r->pins.dir, name[0] ? "/" : "", name);
+}
+
+static bool header_known(struct ng_header *out, const struct ng_rounds *r, const char *object)
+{
+	char *path = header_path(r, object), *text = NULL;
+	uint64_t json;
+	size_t len;
+	bool ok = ng_file_read(&text, &len, path, NG_HEADER_MAX, NULL) == 0 && len > 8 &&
+		  ng_header_length(&json, (const unsigned char *)text, len, path, NULL) == 0 && json == len - 8 &&
+		  ng_header_parse(out, text + 8, len - 8, UINT64_MAX, path, NULL) == 0;
+
+	free(text);
+	free(path);
+	return ok;
+}
+
+/* A help for later runs: a failure does no harm. */
+static void remember_header(const struct ng_rounds *r, const char *object, const struct ng_header *h)
+{
+	char *dir = header_path(r, ""), *path = header_path(r, object);
+	struct ng_str text;
+	struct dirent *e;
+	DIR *d;
+
+	ng_str_init(&text, NG_HEADER_MAX + 64);
+	if (!ng_file_exists(path) && ng_mkdirs(dir, 0700, NULL) == 0 && ng_header_encode(&text, h, true, NULL) == 0) {
+		d = opendir(dir);
+		while (d && (e = readdir(d)) != NULL)
+			if (ng_hash_valid(e->d_name)) /* those of older globals */
+				(void)!unlinkat(dirfd(d), e->d_name, 0);
+		if (d)
+			closedir(d);
+		(void)!ng_out_put(path, text.data, text.len, 0600, NULL);
+	}
+	ng_str_release(&text);
+	free(dir);
+	free(path);
+}
+
 static int open_global(struct ng_object **out, struct ng_statement *s, struct ng_rounds *r, long round,
 	struct ng_header *header, struct ng_err *err)
 {
@@ -187,7 +236,8 @@ static int open_global(struct ng_object **out, struct ng_statement *s, struct ng
 	*out = NULL;
 	if (ng_object_open(&o, r->board, &name, err) < 0 || ng_rounds_check_statement(s, r, o, err) < 0)
 		goto bad;
-	if (!(r->flags & NG_ROUNDS_SHALLOW) &&
+	bool known = header && r->flags & NG_ROUNDS_LIGHT && header_known(header, r, s->object);
+	if (!(r->flags & NG_ROUNDS_SHALLOW) && !known &&
 		(ng_object_verify(o, err) < 0 || check_global_frame(r, o, round, header, err) < 0))
 		goto bad;
 	*out = o;
@@ -225,6 +275,8 @@ static int find_newest(struct ng_rounds *r, struct ng_err *err)
 			r->global_bytes = ng_object_entry(o)->bytes;
 			memcpy(r->global_hex, s.object, NG_HASH_HEX);
 			r->global = o;
+			if (!(r->flags & (NG_ROUNDS_SHALLOW | NG_ROUNDS_NO_PIN)))
+				remember_header(r, s.object, &r->global_header);
 			break;
 		}
 		if (why.code != NG_DATA && why.code != NG_NOINPUT) {
@@ -261,6 +313,8 @@ int ng_rounds_content(char hex[NG_HASH_HEX], struct ng_rounds *r, struct ng_obje
 		return 0;
 	}
 	json_decref(entry);
+	if (r->flags & NG_ROUNDS_LIGHT && ng_object_verify(global, err) < 0)
+		return -1;
 	if (ng_object_rewind(global, err) < 0 ||
 		ng_stream_open_fn(&st, ng_object_read, global, "global", NG_STREAM_DIGEST | NG_STREAM_THREADS, err) < 0)
 		return -1;

@@ -22,6 +22,8 @@
 enum ng_rounds_flags {
 	NG_ROUNDS_SHALLOW = 1 << 0, /* believe statements without reading payloads (ng-status) */
 	NG_ROUNDS_NO_PIN = 1 << 1,  /* look at the pins, change nothing (dry run) */
+	NG_ROUNDS_LIGHT = 1 << 3,   /* a global that this host verified before is not read again (ng-push of an
+					 * update): its header is taken from the state folder */
 	NG_ROUNDS_DEEP = 1 << 2,    /* an update's frame is decoded to its end before it counts */
 };
 
