@@ -55,3 +55,8 @@ flip() {
 	# shellcheck disable=SC2059
 	printf "\\$(printf '%03o' $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
+
+# quick FAULTS: what a storm fails in the fast tier; with NG_FULL, all it was set to
+quick() {
+	[ -n "${NG_FULL:-}" ] || FAULTS=$1
+}

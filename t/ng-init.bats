@@ -2,6 +2,7 @@
 # Experiments are created once, whole, and completed after a crash.
 load helper
 load board
+load fault
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
@@ -112,13 +113,18 @@ setup() {
 	[ ! -e board ]
 }
 
-@test "no model, no experiment file, a full disk" {
+@test "no model, no experiment file, no place for a board" {
 	echo '{"experiment": "leaflets", "rounds": 3, "quorum": 2}' >experiment.json
 	expect 66 ng-init --open -b board -m nowhere experiment.json
 	expect 66 ng-init --open -b board -m "$MODEL" nowhere.json
 	echo '{"experiment": ' >broken.json
 	expect 64 ng-init --open -b board -m "$MODEL" broken.json
 	expect 74 ng-init --open -b /proc/board -m "$MODEL" experiment.json
+}
+
+@test "a write, fsync or rename that fails: 74, and again completes it" {
+	needs_faults
+	echo '{"experiment": "leaflets", "rounds": 3, "quorum": 2}' >experiment.json
 	for what in write fsync rename; do
 		rm -rf board state
 		expect 74 env LD_PRELOAD="$NG_BUILD/t/fault.so" NG_FAULT=$what:3:EIO NG_FAULT_PROGRAM=ng-init ng-init --open -b board -m "$MODEL" experiment.json || fail "$what"
@@ -143,4 +149,15 @@ setup() {
 	[ "$(stat -c %a board/leaflets/update/00000)" = 2770 ]
 	[ "$(stat -c %a board/leaflets/update/00000/site-a)" = 2770 ]
 	expect 64 ng-init --open -b b2 -m "$MODEL" --shared=everyone experiment.json
+}
+
+@test "any call that fails: a clear line, and again completes it" {
+	needs_faults
+	echo '{"experiment": "leaflets", "rounds": 3, "quorum": 2}' >experiment.json
+	prepare() {
+		rm -rf board "$NG_STATE"
+	}
+	FAULTS="open:EACCES write:ENOSPC write:SHORT fsync:EIO rename:EIO mkdir:ENOSPC malloc:ENOMEM"
+	quick "rename:EIO mkdir:ENOSPC"
+	storm board/leaflets/global/00000/part-00000 ng-init --open -b board -m "$MODEL" experiment.json
 }

@@ -2,6 +2,7 @@
 # Fetching: who gets what and when, and nothing damaged or foreign goes through.
 load helper
 load board
+load fault
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
@@ -323,13 +324,17 @@ kinds() { # of the stream on standard input
 	[ "$(echo "$output" | grep -c '"digest"')" -eq 3 ]
 }
 
-@test "a full disk: 74, for the stream, the folder and the list" {
+@test "a full disk: 74, for the stream and the list" {
 	ec=0
 	ng-pull >/dev/full 2>err || ec=$?
 	[ "$ec" -eq 74 ] || fail "$ec"
 	ec=0
 	ng-pull --list >/dev/full 2>err || ec=$?
 	[ "$ec" -eq 74 ] || fail "$ec"
+}
+
+@test "a full disk: 74, and no folder" {
+	needs_faults
 	for what in write fsync rename; do
 		expect 74 env LD_PRELOAD="$NG_BUILD/t/fault.so" NG_FAULT=$what:2+:ENOSPC NG_FAULT_PROGRAM=ng-pull ng-pull -o out
 		[ ! -e out ]
@@ -353,4 +358,19 @@ kinds() { # of the stream on standard input
 	expect 64 ng-pull operand
 	unset NG_BOARD
 	expect 64 ng-pull -n
+}
+
+@test "any call that fails: a clear line, the folder whole or not there" {
+	needs_faults
+	quick "rename:EIO"
+	storm out/model ng-pull -o out/model
+}
+
+@test "any call that fails while the updates go out" {
+	needs_faults
+	update site-a
+	update site-b
+	FAULTS="open:EACCES read:EIO malloc:ENOMEM"
+	quick "malloc:ENOMEM"
+	storm "" ng-pull --updates
 }

@@ -2,6 +2,7 @@
 # Publishing: first wins, whole or not at all, nothing bad gets through.
 load helper
 load board
+load fault
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
@@ -198,6 +199,7 @@ good() { # good FILE SITE [KEY=VALUE...]
 }
 
 @test "write, fsync or rename that fails: 74, nothing half there, a retry succeeds" {
+	needs_faults
 	good u.zst site-a
 	for what in write fsync rename; do
 		for n in 1 2 3 4 5 6; do
@@ -296,4 +298,30 @@ good() { # good FILE SITE [KEY=VALUE...]
 	[ -z "$(litter)" ]
 	expect 66 ng-pull -r 1 -o old
 	update site-a
+}
+
+@test "any call that fails: a clear line, the update whole or not there" {
+	needs_faults
+	good u.zst site-a
+	prepare() {
+		rm -rf "$E/update"
+	}
+	quick "write:ENOSPC rename:EIO"
+	storm "$E/update/00000/site-a/part-00000" ng-push u.zst
+	expect 0 ng-status --verify
+}
+
+@test "any call that fails: a clear line, the global whole or not there" {
+	needs_faults
+	update site-a
+	update site-b
+	ng-pull -q --updates | ng-aggregate -q >g.zst
+	cp -a "$NG_STATE" before
+	prepare() {
+		rm -rf "$E/global/00001" "$E/log/00002" "$NG_STATE"
+		cp -a before "$NG_STATE"
+	}
+	FAULTS="open:EACCES write:ENOSPC fsync:EIO rename:EIO mkdir:ENOSPC"
+	quick "write:ENOSPC"
+	storm "$E/global/00001/part-00000" ng-push --global g.zst
 }
