@@ -217,13 +217,46 @@ good() { # good FILE SITE [KEY=VALUE...]
 	expect 0 ng-push u.zst
 }
 
-@test "a read-only board: 74" {
-	[ "$(id -u)" -ne 0 ] || skip "root writes everywhere"
+# as UID command...: one of two users of the group 2000, who can see nothing else of each other
+as() {
+	local uid=$1
+	shift
+	mkdir -p "state$uid" && chown "$uid:2000" "state$uid"
+	NG_STATE=$PWD/state$uid setpriv --reuid="$uid" --regid=2000 --clear-groups "$@"
+}
+
+need_users() {
+	[ "$(id -u)" -eq 0 ] || skip "only root can be two users"
+	need_program setpriv
+	chmod 755 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$BATS_TEST_TMPDIR"
+	setpriv --reuid=2001 --regid=2000 --clear-groups "$NG_BIN/ng-push" --version >/dev/null 2>&1 ||
+		skip "other users cannot reach the programs"
+}
+
+@test "a read-only board: 74, and the update is kept" {
+	need_users
 	good u.zst site-a
-	chmod a-w board/leaflets board/leaflets/tmp
-	expect 74 ng-push u.zst
-	chmod u+w board/leaflets board/leaflets/tmp
-	expect 0 ng-push u.zst
+	expect 74 as 2001 ng-push u.zst
+	says "Permission denied"
+	says "is kept"
+	[ ! -e "$E/update" ]
+}
+
+@test "two users with --shared=group: each publishes, either aggregates and prunes" {
+	need_users
+	rm -rf board
+	mkdir board && chown 2001:2000 board
+	as 2001 sh -c 'umask 077; ng-init -q --open -b board -m "$0" --shared=group --set keep="{\"last\": 1}" experiment.json' "$MODEL" >/dev/null
+	for r in 0 1; do
+		for u in 2001 2002; do
+			as $u sh -c 'umask 077; ng-pull -q -s site-$1 | "$0" site=site-$1 | ng-push -q -s site-$1' "$NG_BUILD/t/answer" $u
+		done
+		as 2002 sh -c 'umask 077; ng-pull -q --updates | ng-aggregate -q | ng-push -q --global'
+	done
+	[ "$(ls board/leaflets/global)" = 00002 ]
+	[ "$(stat -c %u board/leaflets/global/00002)" = 2002 ]
+	expect 0 as 2001 ng-pull -q -o state2001/out
+	[ -z "$(litter)" ]
 }
 
 @test "litter in the place of an object gives way: a file, an empty folder, a link" {
