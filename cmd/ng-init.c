@@ -399,7 +399,7 @@ int main(int argc, char **argv)
 	} else if (err.code != NG_NOINPUT && err.code != NG_DATA) {
 		ng_die_err(&err);
 	} else if (!opt.dry_run) {
-		ng_board_tidy(in.r.board, NULL);
+		ng_board_tidy(in.r.board, NG_STALE_SECONDS, NULL);
 		ours = put_manifest(&in, text) == 1;
 		in.created = ours;
 		if (!ours)

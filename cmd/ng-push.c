@@ -308,7 +308,7 @@ static void open_board(void)
 		die(&err);
 	if (!opt.dry_run) {
 		long removed;
-		ng_board_tidy(rounds.board, &removed);
+		ng_board_tidy(rounds.board, NG_STALE_SECONDS, &removed);
 		if (removed > 0)
 			ng_verbose("removed %ld left-overs of writers that died", removed);
 	}

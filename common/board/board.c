@@ -191,14 +191,14 @@ int ng_board_remove(struct ng_board *b, const struct ng_name *name, struct ng_er
 	return b->ops->remove(b, name, err);
 }
 
-void ng_board_tidy(struct ng_board *b, long *removed)
+void ng_board_tidy(struct ng_board *b, long age, long *removed)
 {
 	long ignored;
 
 	if (!removed)
 		removed = &ignored;
 	*removed = 0;
-	b->ops->tidy(b, removed);
+	b->ops->tidy(b, age, removed);
 }
 
 /* ---- reading ---- */

@@ -132,9 +132,10 @@ void ng_object_abort(struct ng_object_writer *w); /* NULL allowed */
 int ng_object_discard(struct ng_object *o, struct ng_err *err);
 /* Remove an object (pruning). One that is not there is 0. */
 int ng_board_remove(struct ng_board *b, const struct ng_name *name, struct ng_err *err);
-/* Remove temporaries of writers that died, older than NG_STALE_SECONDS by the
- * board's clock; *removed may be NULL. Failures are silent: others' may stay. */
-void ng_board_tidy(struct ng_board *b, long *removed);
+/* Remove temporaries of writers that died, older than `age` seconds by the
+ * board's clock (NG_STALE_SECONDS); *removed may be NULL. Failures are silent:
+ * others' may stay. */
+void ng_board_tidy(struct ng_board *b, long age, long *removed);
 
 /* ---- what an implementation provides ---- */
 
@@ -158,7 +159,7 @@ struct ng_board_ops {
 	int (*writer_commit)(struct ng_object_writer *w, const char *signature, size_t len, struct ng_err *err);
 	void (*writer_close)(struct ng_object_writer *w); /* gives up what was not committed */
 	int (*remove)(struct ng_board *b, const struct ng_name *name, struct ng_err *err);
-	void (*tidy)(struct ng_board *b, long *removed);
+	void (*tidy)(struct ng_board *b, long age, long *removed);
 };
 extern const struct ng_board_ops ng_board_dir;
 

@@ -545,7 +545,7 @@ static time_t board_now(const struct ng_board *b)
 	return st.st_mtime;
 }
 
-static void dir_tidy(struct ng_board *b, long *removed)
+static void dir_tidy(struct ng_board *b, long age, long *removed)
 {
 	struct dirent *e;
 	time_t now;
@@ -561,8 +561,7 @@ static void dir_tidy(struct ng_board *b, long *removed)
 		return;
 	}
 	while ((e = readdir(dir)) != NULL)
-		if (!skip(e->d_name) && newest(fd, e->d_name) < now - NG_STALE_SECONDS &&
-			ng_dir_remove_tree(fd, e->d_name) == 0)
+		if (!skip(e->d_name) && newest(fd, e->d_name) < now - age && ng_dir_remove_tree(fd, e->d_name) == 0)
 			++*removed;
 	closedir(dir);
 }

@@ -234,8 +234,10 @@ static void tidying(struct ng_board *b)
 
 	CHECK_INT_EQ(ng_object_new(&w, b, &name, &err), 0);
 	CHECK_INT_EQ(ng_object_write(w, "x", 1, &err), 0);
-	ng_board_tidy(b, &removed);
-	CHECK_INT_EQ(removed, 0); /* a young temporary is somebody's work */
+	ng_board_tidy(b, NG_STALE_SECONDS, &removed);
+	CHECK_INT_EQ(removed, 0);	 /* a young temporary is somebody's work */
+	ng_board_tidy(b, -10, &removed); /* as if ten seconds in the future were old */
+	CHECK_INT_EQ(removed, 1);
 	ng_object_abort(w);
 }
 
