@@ -10,7 +10,7 @@
  */
 #include "common/base/compat.h"
 
-#include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <unistd.h>
@@ -171,6 +171,24 @@ static void take_experiment(const char *path)
 	ng_config_release(&config);
 }
 
+/* What a run that was killed in mid-write has left; nobody else is here, the lock is held. */
+static void sweep(void)
+{
+	DIR *d = opendir(folder);
+	const struct dirent *e;
+
+	if (d == NULL)
+		return;
+	while ((e = readdir(d)) != NULL) {
+		if (strncmp(e->d_name, "checkpoint.ng-", 14) != 0 && strncmp(e->d_name, "global-", 7) != 0)
+			continue;
+		char *path = ng_xasprintf("%s/%s", folder, e->d_name);
+		unlink(path);
+		free(path);
+	}
+	closedir(d);
+}
+
 /* One run for each site and experiment: the second exits 75. */
 static void lock_state(void)
 {
@@ -183,6 +201,7 @@ static void lock_state(void)
 	if (ng_lock(&fd, lock, &err))
 		die();
 	checkpoint = ng_xasprintf("%s/checkpoint", folder);
+	sweep();
 	free(lock);
 	free(sub);
 }

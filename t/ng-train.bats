@@ -78,8 +78,10 @@ content() { # digest of the tensors alone
 		kill -s KILL $pid || true
 		wait $pid && break
 	done
+	: >"$(echo s2/train/*)/checkpoint.ng-abcdef"
 	$train -q --state s2 -o killed global
 	cmp whole killed
+	[ "$(ls s2/train/*)" = "$(printf 'checkpoint\nlock')" ]
 }
 
 @test "a stopped run dies by the signal, and closes its pipe with 75" {
