@@ -165,6 +165,86 @@ static void test_embeddings(const struct ng_model *m, const struct golden *gold)
 	free(one);
 }
 
+/* Other poolings of the same encoder, not normalised. */
+static void test_poolings(struct ng_model *m, const struct golden *gold)
+{
+	static const struct {
+		const char *name;
+		enum ng_pool pool;
+	} modes[] = { { "cls", NG_POOL_CLS }, { "max", NG_POOL_MAX }, { "mean_sqrt_len_tokens", NG_POOL_MEAN_SQRT },
+		{ "weightedmean", NG_POOL_WEIGHTED }, { "lasttoken", NG_POOL_LAST } };
+	size_t texts, n, tails = m->cfg.tails;
+	enum ng_pool was = m->cfg.pool[0];
+	double *ids = values(gold, "ids", NULL), *cu = values(gold, "cu", &texts);
+	struct ng_grain g;
+	char name[64];
+
+	texts--;
+	m->cfg.tails = 0;
+	cut(&g, ids, cu, 0, texts);
+	for (size_t i = 0; i < NG_COUNT(modes); i++) {
+		snprintf(name, sizeof(name), "pool/%s", modes[i].name);
+		double *want = values(gold, name, &n), worst = 0, size = 1;
+
+		if (want == NULL)
+			continue;
+		CHECK_INT_EQ(n, texts * m->cfg.dim);
+		float *got = ng_xarray(n, sizeof(*got));
+		m->cfg.pool[0] = modes[i].pool;
+		CHECK(embed(m, &g, false, got));
+		for (size_t k = 0; k < n; k++) {
+			worst = fmax(worst, fabs((double)got[k] - want[k]));
+			size = fmax(size, fabs(want[k]));
+		}
+		CHECK_MSG(worst <= 2e-6 * size, name);
+		free(got);
+		free(want);
+	}
+	m->cfg.pool[0] = was;
+	m->cfg.tails = tails;
+	grain_release(&g);
+	free(ids);
+	free(cu);
+}
+
+/* A prompt in front whose tokens the pooling leaves out. */
+static void test_prompt(
+	const struct ng_model *m, const struct golden *gold, const struct ng_tokenizer *tok, const json_t *texts)
+{
+	size_t n, count = json_array_size(json_object_get(texts, "texts")), dim = m->cfg.dim;
+	const char *prompt = json_string_value(json_object_get(texts, "prompt"));
+	double *want = values(gold, "prompt", &n), worst = 0;
+	struct ng_tokens alone = { 0 };
+	float *got = ng_xarray(dim, sizeof(*got));
+
+	if (want == NULL)
+		goto out;
+	CHECK_INT_EQ(n, count * dim);
+	ng_tokenizer_encode(&alone, tok, NULL, prompt, strlen(prompt), 0, NULL, NULL, &err);
+	int32_t first = (int32_t)alone.n - 1;
+	for (size_t i = 0; i < count; i++) {
+		const char *text = json_string_value(json_array_get(json_object_get(texts, "texts"), i));
+		struct ng_tokens ids = { 0 };
+
+		if (ng_tokenizer_encode(&ids, tok, prompt, text, strlen(text), m->cfg.max_length, NULL, NULL, &err)) {
+			CHECK_MSG(false, "tokens");
+			continue;
+		}
+		int32_t cu[2] = { 0, (int32_t)ids.n };
+		struct ng_grain g = { .S = 1, .T = ids.n, .ids = ids.id, .cu = cu, .first = &first };
+		embed(m, &g, false, got);
+		for (size_t k = 0; k < dim; k++)
+			worst = fmax(worst, fabs((double)got[k] - want[i * dim + k]));
+		ng_tokens_release(&ids);
+	}
+	printf("# %s: with a prompt left out %.3g\n", gold->name, worst);
+	CHECK(worst <= 2e-6);
+out:
+	ng_tokens_release(&alone);
+	free(want);
+	free(got);
+}
+
 /* Rows from.. of "pairs" as a batch of B rows. */
 static bool make_batch(
 	struct ng_batch *b, const struct ng_tokenizer *tok, const json_t *rows, size_t from, size_t B, size_t columns)
@@ -451,6 +531,8 @@ static void test_folder(struct ng_device *dev, const char *name, const char *dir
 		CHECK_MSG(false, "texts and tokenizer open");
 	} else if (open_model(&m, dev, dir)) {
 		test_embeddings(&m, &gold);
+		test_poolings(&m, &gold);
+		test_prompt(&m, &gold, tok, texts);
 		test_gradient(&m, &gold, tok, rows, 0);
 		test_gradient(&m, &gold, tok, rows, 2);
 		ng_model_release(&m);
@@ -462,6 +544,90 @@ static void test_folder(struct ng_device *dev, const char *name, const char *dir
 	ng_tokenizer_free(tok);
 	json_decref(texts);
 	ng_safetensors_close(&gold.st);
+}
+
+/* The float64 values of ../shared for its tiny BERTs: vectors, the loss of three pairs, some gradients. */
+static void test_oracle(struct ng_device *dev, const char *name)
+{
+	char path[256], dir[256];
+	struct ng_model m;
+	json_t *o;
+
+	snprintf(path, sizeof(path), "../shared/data/reference/%s_oracle.json", name);
+	snprintf(dir, sizeof(dir), "../shared/data/models/%s", name);
+	if (!HAVE(path) || !HAVE(dir)) {
+		SKIP(path);
+		return;
+	}
+	o = ng_json_load(path, 1u << 24, &err);
+	if (o == NULL || !open_model(&m, dev, dir)) {
+		CHECK_MSG(false, path);
+		json_decref(o);
+		return;
+	}
+	double worst = 0;
+	size_t i;
+	json_t *one;
+	m.cfg.tails = 0;
+	m.cfg.pool[0] = NG_POOL_MEAN;
+	json_array_foreach(json_object_get(o, "cases"), i, one)
+	{
+		const json_t *list = json_object_get(one, "ids"), *want = json_object_get(one, "mean");
+		int32_t ids[128], cu[2] = { 0, (int32_t)json_array_size(list) };
+		struct ng_grain g = { .S = 1, .T = json_array_size(list), .ids = ids, .cu = cu };
+		float got[1024];
+
+		for (size_t k = 0; k < g.T && k < 128; k++)
+			ids[k] = (int32_t)json_integer_value(json_array_get(list, k));
+		embed(&m, &g, false, got);
+		for (size_t k = 0; k < m.cfg.dim; k++)
+			worst = fmax(worst, fabs((double)got[k] - json_number_value(json_array_get(want, k))));
+	}
+	CHECK(i > 0);
+	CHECK_NEAR(worst, 0, 3e-6);
+
+	const json_t *nce = json_object_get(o, "infonce");
+	const json_t *column[2] = { json_object_get(nce, "anchor_ids"), json_object_get(nce, "positive_ids") };
+	size_t B = json_array_size(column[0]), off[65] = { 0 };
+	int32_t id[1024];
+	struct ng_batch b = { .B = B, .columns = 2, .id = id, .off = off };
+	struct ng_trainer t;
+	struct ng_step_result r;
+	for (size_t k = 0; k < 2 * B; k++) {
+		const json_t *list = json_array_get(column[k / B], k % B);
+
+		off[k + 1] = off[k] + json_array_size(list);
+		for (size_t j = 0; j < json_array_size(list); j++)
+			id[off[k] + j] = (int32_t)json_integer_value(json_array_get(list, j));
+	}
+	if (nce && make_trainer(&t, &m, B, 2, 64, (uint64_t)1 << 30, 0)) {
+		CHECK_INT_EQ(ng_trainer_step(&t, &b, 0, 0, &r, NULL, &err), 0);
+		CHECK_NEAR(r.loss, json_number_value(json_object_get(nce, "value")), 2e-6);
+		double off_by = 0;
+		json_array_foreach(json_object_get(nce, "numeric_gradients"), i, one)
+		{
+			const struct ng_param *p = ng_model_param(
+				&m, json_string_value(json_object_get(one, "tensor")));
+			const json_t *at = json_object_get(one, "index");
+			size_t flat = 0;
+			float got;
+
+			if (p == NULL) {
+				CHECK_MSG(false, json_string_value(json_object_get(one, "tensor")));
+				continue;
+			}
+			for (size_t k = 0; k < json_array_size(at); k++)
+				flat = flat * (size_t)p->dim[k] + (size_t)json_integer_value(json_array_get(at, k));
+			dev->download(dev, &got, ng_at(t.grad, p->off + flat), 1);
+			off_by = fmax(off_by, fabs((double)got - json_number_value(json_object_get(one, "dloss"))));
+		}
+		printf("# %s: vectors differ by %.3g, %zu gradients by %.3g\n", name, worst, i, off_by);
+		CHECK(i > 0);
+		CHECK_NEAR(off_by, 0, 1e-5);
+		ng_trainer_release(&t);
+	}
+	ng_model_release(&m);
+	json_decref(o);
 }
 
 int main(void)
@@ -481,6 +647,8 @@ int main(void)
 		test_folder(dev, "minilm", minilm);
 	else
 		SKIP("all-MiniLM-L6-v2 (NG_TEST_MINILM)");
+	test_oracle(dev, "tiny_bert_32x1");
+	test_oracle(dev, "tiny_bert_32x2");
 	dev->close(dev);
 	return check_done();
 }
