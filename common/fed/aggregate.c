@@ -16,10 +16,10 @@
 #include "common/tensor/stream.h"
 
 #define BLOCK_STEP 4096		   /* blocks are multiples of so many elements */
-#define BLOCK_MAX (256u << 10)	   /* elements */
-#define BLOCKS_BYTES (12u << 20)   /* for the blocks of all readers together */
+#define BLOCK_MAX (1u << 20)	   /* elements */
+#define BLOCKS_BYTES (36u << 20)   /* for the blocks of all readers together: few meetings of the threads */
 #define STREAM_BYTES (1400u << 10) /* what an open stream costs: window, tables, buffers, header */
-#define FIXED_BYTES (48u << 20)	   /* program, libraries, writer */
+#define FIXED_BYTES (16u << 20)	   /* program, libraries, writer */
 #define SLICE 1024		   /* elements summed at a time: fits the first cache */
 #define WEIGHT_MAX (1LL << 40)
 
