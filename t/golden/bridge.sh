@@ -33,6 +33,7 @@ both() { # both MODEL NAME TRAIN-SETTINGS
 }
 
 for model; do
+	model=$(cd "$model" && pwd)
 	m=$(basename "$model" | tr 'A-Z_.' 'a-z--')
 	both "$model" "$m-adamw" '"batch": 64, "lr": 2e-4, "max_length": 48, "dropout": 0, "epochs": 2'
 	both "$model" "$m-wd" '"batch": 33, "lr": 2e-4, "max_length": 48, "dropout": 0, "weight_decay": 0.01,
@@ -46,7 +47,7 @@ cat >"$dir/mixed.json" <<'EOF'
 EOF
 cat >"$dir/mixed.conf" <<EOF
 experiment mixed.json
-model $1
+model $(cd "$1" && pwd)
 dev dev.jsonl
 site site-a data=train-site-a.jsonl
 site site-b data=train-site-b.jsonl trainer=$dir/bridge

@@ -28,7 +28,7 @@ def ng_vectors(folder, texts):
             f.writelines(json.dumps({"anchor": "what", "positive": t}) + "\n" for t in texts)
         subprocess.run([BIN + "/ng-eval", "-q", "-m", folder, "-d", tmp + "/d.jsonl", "--vectors", tmp + "/v"],
                        check=True, stdout=subprocess.DEVNULL)
-        return np.load(tmp + "/v-corpus.npy")
+        return np.load(tmp + "/v-documents.npy")
 
 
 def main():

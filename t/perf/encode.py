@@ -46,7 +46,9 @@ def peer(kind, model, texts, threads, tmp):
         e = m.encode(texts, batch_size=32)
         seconds = time.perf_counter() - t
     else:
+        import warnings
         import onnxruntime
+        warnings.simplefilter("ignore")
         body = m[0].auto_model.eval()
         path = tmp + "/model.onnx"
         x = {k: v for k, v in m.preprocess(["an example", "another one, longer"]).items() if torch.is_tensor(v)}
@@ -99,7 +101,7 @@ def ng(model, texts, threads, tmp):
         return time.perf_counter() - t, usage.ru_maxrss * 1024
     start, _ = run(texts[:2])
     seconds, rss = run(texts)
-    np.save(tmp + "/ng.npy", np.load(tmp + "/ng-corpus.npy"))
+    np.save(tmp + "/ng.npy", np.load(tmp + "/ng-documents.npy"))
     return {"seconds": seconds - start, "rss": rss}
 
 
