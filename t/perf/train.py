@@ -130,11 +130,8 @@ def ng(batch, model, rows, threads, tmp):
         sys.exit(f"ng-train failed: {status}")
     steps = [json.loads(x) for x in open(log)]
     steps = [s for s in steps if "loss" in s and "seconds" in s]
-    # seconds: since the first step began
-    if len(steps) > 1:
-        pairs, seconds = sum(s["rows"] for s in steps[1:]), steps[-1]["seconds"] - steps[0]["seconds"]
-    else:
-        pairs, seconds = len(rows), steps[-1]["seconds"]
+    part = steps[1:] if len(steps) > 1 else steps
+    pairs, seconds = sum(s["rows"] for s in part), sum(s["seconds"] for s in part)
     return {"pairs": pairs, "seconds": seconds, "rss": usage.ru_maxrss * 1024, "wall": wall}
 
 
