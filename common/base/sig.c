@@ -162,12 +162,17 @@ int ng_sig_guard(const char *path)
 			break;
 	if (i == SLOTS)
 		NG_BUG("more than %d temporaries at once", SLOTS);
-	if (path[0] == '/')
-		guarded[i].path = ng_xstrdup(path);
-	else if (getcwd(cwd, sizeof cwd) != NULL)
-		guarded[i].path = ng_xasprintf("%s/%s", cwd, path);
-	else
-		guarded[i].path = ng_xstrdup(path);
+	if (path[0] == '/' || getcwd(cwd, sizeof cwd) == NULL)
+		cwd[0] = '\0';
+	size_t n = strlen(cwd) + strlen(path) + 2;
+	guarded[i].path = malloc(n);
+	if (guarded[i].path == NULL) {
+		/* it is there already, and nobody else knows of it */
+		if (unlink(path) != 0)
+			remove_tree(path);
+		ng_die(NG_OSERR, "out of memory (%zu bytes wanted)", n);
+	}
+	snprintf(guarded[i].path, n, "%s%s%s", cwd, cwd[0] ? "/" : "", path);
 	ng_sig_block(&old);
 	owner = getpid();
 	guarded[i].state = 1;
