@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # ng-train on a tiny random model: what goes in and out, equal bytes, stops and resumes.
 load helper
+load fault
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -249,4 +250,12 @@ content() { # digest of the tensors alone
 @test "a full disk is 74" {
 	[ -e /dev/full ] || skip "no /dev/full"
 	expect 74 sh -c "$train -q global >/dev/full"
+}
+
+@test "every kind of call failing: a clear line, the right code, nothing half written" {
+	needs_faults
+	head -20 d.jsonl >few.jsonl
+	prepare() { rm -rf fs; }
+	[ -n "${NG_FULL:-}" ] || FAULTS="open:EACCES write:ENOSPC fsync:EIO rename:EIO mkdir:ENOSPC"
+	storm out/u ng-train -q --threads 1 -m "$model" -d few.jsonl -s a --state fs --log log -o out/u global
 }
