@@ -206,6 +206,9 @@ static void signals(void)
 	int status, left;
 	size_t i;
 
+	/* a shell starts what it puts in the background with SIGINT ignored, and we leave ignored ones ignored */
+	for (i = 0; i < NG_COUNT(kinds); i++)
+		signal(kinds[i].sig, SIG_DFL);
 	for (i = 0; i < NG_COUNT(kinds); i++) {
 		status = child(kinds[i].way);
 		if (!CHECK_MSG(WIFSIGNALED(status) && WTERMSIG(status) == kinds[i].sig, kinds[i].way))
