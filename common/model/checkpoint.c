@@ -11,7 +11,7 @@
 #include "common/tensor/safetensors.h"
 
 #define BLOCK (1u << 18) /* elements */
-#define PARTS 7
+#define PARTS 8
 
 /* A part of the file: its name and the buffer it is of. */
 struct part {
@@ -21,7 +21,8 @@ struct part {
 };
 
 /* What a trainer in its present position has to hold. */
-static void list(struct part part[PARTS], const struct ng_trainer *t, bool done, size_t batch_texts, size_t grain_texts)
+static void list(struct part part[PARTS], const struct ng_trainer *t, bool done, size_t batch_texts, size_t grain_texts,
+	size_t tokens)
 {
 	size_t D = t->m->cfg.dim, moments = ng_optim_moments(&t->optim), count = t->m->count;
 	bool loss = t->phase == NG_PHASE_LOSS, back = t->phase == NG_PHASE_BACKWARD;
@@ -33,10 +34,12 @@ static void list(struct part part[PARTS], const struct ng_trainer *t, bool done,
 		{ "norm", t->norm, loss ? batch_texts : 0 },
 		{ "de", t->de, back ? batch_texts * D : 0 },
 		{ "grad", t->grad, back ? count : 0 },
+		/* the gradient between two layers stands at the front of the scratch (encoder.h) */
+		{ "d", t->scratch, back && t->left ? tokens * t->m->cfg.hidden : 0 },
 	};
 
-	if (done)
-		all[3].count = all[4].count = all[5].count = all[6].count = 0;
+	for (int i = 3; done && i < PARTS; i++)
+		all[i].count = 0;
 	memcpy(part, all, sizeof(all));
 }
 
@@ -70,7 +73,15 @@ int ng_checkpoint_save(const char *path, const struct ng_checkpoint *ck, const s
 	bool inside = t->phase != NG_PHASE_EMBED || t->grain > 0;
 	size_t texts = inside ? t->cut[t->grains] : 0;
 
-	list(part, t, ck->step == ck->steps, texts, inside ? t->cut[t->grain] : 0);
+	size_t tokens = t->taken_up ? t->taken_tokens : t->left ? t->acts[t->grain].T : 0;
+
+	if (t->taken_up) { /* stopped again before it was needed */
+		int status = t->m->dev->upload(t->m->dev, t->scratch, t->taken_up, tokens * t->m->cfg.hidden);
+
+		if (status)
+			return ng_model_device_error(t->m, status, "cannot save the state", err);
+	}
+	list(part, t, ck->step == ck->steps, texts, inside ? t->cut[t->grain] : 0, tokens);
 	ng_header_init(&h);
 	for (int i = 0; i < PARTS; i++) {
 		uint64_t n = part[i].count;
@@ -84,9 +95,9 @@ int ng_checkpoint_save(const char *path, const struct ng_checkpoint *ck, const s
 	snprintf(loss, sizeof(loss), "%a", inside && t->phase == NG_PHASE_BACKWARD ? t->loss : 0.0);
 	snprintf(sum, sizeof(sum), "%a", ck->loss_sum);
 	snprintf(seconds, sizeof(seconds), "%a", ck->seconds);
-	json_t *o = json_pack("{s:s, s:I, s:I, s:s, s:s, s:i, s:I, s:s}", "key", ck->key, "step", (json_int_t)ck->step,
-		"steps", (json_int_t)ck->steps, "loss_sum", sum, "seconds", seconds, "phase", (int)t->phase, "grain",
-		(json_int_t)t->grain, "loss", loss);
+	json_t *o = json_pack("{s:s, s:I, s:I, s:s, s:s, s:i, s:I, s:I, s:s}", "key", ck->key, "step",
+		(json_int_t)ck->step, "steps", (json_int_t)ck->steps, "loss_sum", sum, "seconds", seconds, "phase",
+		(int)t->phase, "grain", (json_int_t)t->grain, "left", (json_int_t)t->left, "loss", loss);
 	char *text = ng_json_canonical(o);
 	json_decref(o);
 	ng_meta_set(&h.meta, "format", "pt");
@@ -140,6 +151,20 @@ static int read_part(const struct ng_safetensors *st, struct ng_trainer *t, cons
 	return 0;
 }
 
+/* The gradient between two layers waits on the host: the grain's forward goes over the scratch first. */
+static int read_gradient(const struct ng_safetensors *st, struct ng_trainer *t, struct ng_err *err)
+{
+	const struct ng_tensor *at = ng_header_find(&st->header, "d");
+
+	if (at == NULL || at->dtype != NG_F32 || at->count == 0 || at->count % t->m->cfg.hidden ||
+		at->bytes > t->plan.scratch)
+		return ng_fail(err, NG_DATA, "'%s' is damaged", st->path);
+	free(t->taken_up);
+	t->taken_up = ng_xmalloc((size_t)at->bytes);
+	t->taken_tokens = (size_t)at->count / t->m->cfg.hidden;
+	return ng_safetensors_read(st, at, 0, t->taken_up, (size_t)at->bytes, err);
+}
+
 int ng_checkpoint_load(const char *path, struct ng_checkpoint *ck, struct ng_trainer *t, struct ng_err *err)
 {
 	struct ng_safetensors st = { .fd = -1 };
@@ -147,7 +172,7 @@ int ng_checkpoint_load(const char *path, struct ng_checkpoint *ck, struct ng_tra
 	json_t *o = NULL;
 	float *buf = NULL;
 	const char *key = NULL, *loss = NULL, *sum = NULL, *seconds = NULL;
-	long step = -1, steps = -1, phase = -1, grain = -1;
+	long step = -1, steps = -1, phase = -1, grain = -1, left = 0;
 	size_t D = t->m->cfg.dim, N = t->B * t->columns;
 	int rc = -1;
 
@@ -164,7 +189,8 @@ int ng_checkpoint_load(const char *path, struct ng_checkpoint *ck, struct ng_tra
 		ng_json_long(&step, o, "step", 0, 1l << 40, path, err) ||
 		ng_json_long(&steps, o, "steps", 0, 1l << 40, path, err) ||
 		ng_json_long(&phase, o, "phase", NG_PHASE_EMBED, NG_PHASE_BACKWARD, path, err) ||
-		ng_json_long(&grain, o, "grain", 0, 1l << 40, path, err))
+		ng_json_long(&grain, o, "grain", 0, 1l << 40, path, err) ||
+		ng_json_long(&left, o, "left", 0, (long)t->m->cfg.layers, path, err))
 		goto out;
 	if (key == NULL || strcmp(key, ck->key) != 0) {
 		rc = 0;
@@ -177,10 +203,11 @@ int ng_checkpoint_load(const char *path, struct ng_checkpoint *ck, struct ng_tra
 	}
 	t->phase = (enum ng_phase)phase;
 	t->grain = (size_t)grain;
+	t->left = (size_t)left;
 	ck->step = (uint64_t)step;
 	t->optim.steps = ck->step;
 	/* sizes that depend on the batch come from the file, and are at most the largest batch's */
-	list(part, t, step == steps, N, grain ? N : 0);
+	list(part, t, step == steps, N, grain ? N : 0, 0);
 	buf = ng_xarray(BLOCK, sizeof(*buf));
 	for (int i = 0; i < PARTS; i++) {
 		const struct ng_tensor *at = ng_header_find(&st.header, part[i].name);
@@ -196,6 +223,8 @@ int ng_checkpoint_load(const char *path, struct ng_checkpoint *ck, struct ng_tra
 		if (read_part(&st, t, &part[i], count, buf, err))
 			goto out;
 	}
+	if (t->left && read_gradient(&st, t, err))
+		goto out;
 	rc = 1;
 out:
 	free(buf);

@@ -370,27 +370,48 @@ failed:
 	return status;
 }
 
+/* s->a = gradient at the last layer's output */
+static int backward_pool(
+	const struct ng_model *m, const struct ng_acts *a, struct scratch *s, struct ng_ref dout, struct ng_ref grad)
+{
+	const struct ng_model_config *c = &m->cfg;
+	struct ng_device *dev = m->dev;
+	struct ng_ref de;
+	bool max = false;
+	int status;
+
+	TRY(backward_tail(m, a, s, dout, grad, &de));
+	for (size_t i = 0; i < c->pools; i++)
+		max = max || c->pool[i] == NG_POOL_MAX;
+	if (max)
+		TRY(renorm(m, a, s->c, a->layer[c->layers - 1].s2, &m->layer[c->layers - 1].norm2, NULL));
+	for (size_t i = 0; i < c->pools; i++)
+		TRY(dev->pool_bwd(dev, s->a, ng_at(de, i * c->hidden), c->hidden * c->pools, max ? s->c : ng_absent,
+			a->cu, a->first, a->S, a->T, c->hidden, c->pool[i], i > 0));
+failed:
+	return status;
+}
+
 int ng_backward(const struct ng_model *m, const struct ng_grain *g, const struct ng_drop *drop, const struct ng_acts *a,
-	struct ng_ref scratch, struct ng_ref dout, struct ng_ref grad, struct ng_err *err)
+	struct ng_ref scratch, struct ng_ref dout, struct ng_ref grad, size_t *left, const struct ng_stop *stop,
+	struct ng_err *err)
 {
 	const struct ng_model_config *c = &m->cfg;
 	struct ng_device *dev = m->dev;
 	struct scratch s = split(c, scratch, a->S, a->T);
 	struct ng_dropout d0;
-	struct ng_ref de;
 	int status;
 
-	TRY(backward_tail(m, a, &s, dout, grad, &de));
-	bool max = false;
-	for (size_t i = 0; i < c->pools; i++)
-		max = max || c->pool[i] == NG_POOL_MAX;
-	if (max)
-		TRY(renorm(m, a, s.c, a->layer[c->layers - 1].s2, &m->layer[c->layers - 1].norm2, NULL));
-	for (size_t i = 0; i < c->pools; i++)
-		TRY(dev->pool_bwd(dev, s.a, ng_at(de, i * c->hidden), c->hidden * c->pools, max ? s.c : ng_absent,
-			a->cu, a->first, a->S, a->T, c->hidden, c->pool[i], i > 0));
-	for (size_t i = c->layers; i-- > 0;)
-		TRY(backward_layer(m, g, drop, i, a, &s, grad));
+	if (*left > c->layers) {
+		TRY(backward_pool(m, a, &s, dout, grad));
+		*left = c->layers;
+	}
+	while (*left > 0) {
+		if (stop && stop->fn && stop->fn(stop->arg))
+			return 1;
+		TRY(backward_layer(m, g, drop, *left - 1, a, &s, grad));
+		--*left;
+	}
 	TRY(dev->layernorm_bwd(dev, s.a, ng_absent, ng_at(grad, m->norm0.w), ng_at(grad, m->norm0.b), s.a, a->s0,
 		a->mean0, a->rstd0, ng_at(m->w, m->norm0.w), a->cu, a->S, a->T, c->hidden, NULL,
 		dropout(&d0, drop, g, STREAM_EMBEDDING)));

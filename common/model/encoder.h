@@ -80,9 +80,13 @@ int ng_forward(const struct ng_model *m, const struct ng_grain *g, const struct 
 	struct ng_acts *acts, struct ng_arena *arena, struct ng_ref scratch, struct ng_ref out,
 	const struct ng_stop *stop, struct ng_err *err);
 /* grad (m->count) += gradient of sum(out * dout).  dout (S, dim) is read only.  Same grain and drop as the
- * forward that left acts (with keep). */
+ * forward that left acts (with keep).  *left: how much is to do, NG_BACKWARD_ALL at first.  1: stopped between
+ * two layers with *left (1 .. layers) to do: call again with the same grad, acts and *left, and with the
+ * first T * hidden elements of scratch as they were left; the bits are the same. */
+#define NG_BACKWARD_ALL SIZE_MAX
 int ng_backward(const struct ng_model *m, const struct ng_grain *g, const struct ng_drop *drop,
-	const struct ng_acts *acts, struct ng_ref scratch, struct ng_ref dout, struct ng_ref grad, struct ng_err *err);
+	const struct ng_acts *acts, struct ng_ref scratch, struct ng_ref dout, struct ng_ref grad, size_t *left,
+	const struct ng_stop *stop, struct ng_err *err);
 /* After the last grain: rows of the tables that get no gradient in transformers (padding_idx) are zeroed. */
 int ng_backward_finish(const struct ng_model *m, struct ng_ref grad, struct ng_err *err);
 

@@ -81,6 +81,8 @@ void ng_trainer_release(struct ng_trainer *t)
 	for (size_t i = 0; i < t->acts_cap; i++)
 		ng_acts_release(&t->acts[i]);
 	free(t->acts);
+	free(t->taken_up);
+	t->taken_up = NULL;
 	free(t->cut);
 	free(t->kept);
 	t->acts = NULL;
@@ -193,6 +195,7 @@ static int embed(struct ng_trainer *t, const struct ng_batch *b, const struct ng
 static int backward(struct ng_trainer *t, const struct ng_batch *b, const struct ng_drop *drop,
 	const struct ng_arena *arena, struct view *v, const struct ng_stop *stop, struct ng_err *err)
 {
+	struct ng_device *dev = t->m->dev;
 	size_t D = t->m->cfg.dim;
 
 	for (; t->grain < t->grains; t->grain++) {
@@ -201,7 +204,9 @@ static int backward(struct ng_trainer *t, const struct ng_batch *b, const struct
 		if (stop && stop->fn && stop->fn(stop->arg))
 			return 1;
 		view(v, b, t->cut[i], t->cut[i + 1]);
-		if (!t->kept[i]) {
+		/* stopped within this grain in this process: activations and gradient are where they were */
+		bool begun = t->left > 0 && t->taken_up == NULL;
+		if (!begun && !t->kept[i]) {
 			struct ng_arena slot = *arena;
 			/* the vectors come out again; nobody needs them, so they go where the loss worked */
 			int rc = ng_forward(t->m, &v->g, drop, true, &t->acts[i], &slot, t->scratch,
@@ -209,8 +214,22 @@ static int backward(struct ng_trainer *t, const struct ng_batch *b, const struct
 			if (rc)
 				return rc;
 		}
-		if (ng_backward(t->m, &v->g, drop, &t->acts[i], t->scratch, ng_at(t->de, t->cut[i] * D), t->grad, err))
-			return -1;
+		if (t->taken_up) {
+			if (t->taken_tokens != v->g.T)
+				return ng_fail(err, NG_DATA, "the state of an earlier run is of another batch");
+			int status = dev->upload(dev, t->scratch, t->taken_up, v->g.T * t->m->cfg.hidden);
+
+			if (status)
+				return ng_model_device_error(t->m, status, "cannot go on", err);
+			free(t->taken_up);
+			t->taken_up = NULL;
+		}
+		size_t left = t->left ? t->left : NG_BACKWARD_ALL;
+		int rc = ng_backward(t->m, &v->g, drop, &t->acts[i], t->scratch, ng_at(t->de, t->cut[i] * D), t->grad,
+			&left, stop, err);
+		t->left = rc == 1 ? left : 0;
+		if (rc)
+			return rc;
 	}
 	return 0;
 }

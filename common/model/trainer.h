@@ -64,6 +64,7 @@ struct ng_trainer {
 	/* position: what a checkpoint holds beside the buffers */
 	enum ng_phase phase;
 	size_t grain; /* next one of the phase */
+	size_t left;  /* layers to do of that grain's backward, 0: not begun */
 	double loss;  /* of this step, once the phase is BACKWARD */
 	/* buffers on the device */
 	struct ng_ref grad, e, norm, de, work, scratch, arena;
@@ -74,7 +75,9 @@ struct ng_trainer {
 	struct ng_acts *acts;
 	bool *kept;
 	size_t acts_cap;
-	size_t used;   /* elements of the arena that the kept ones have */
+	size_t used;	 /* elements of the arena that the kept ones have */
+	float *taken_up; /* (T, hidden) gradient within a grain, from a checkpoint, until it is on the device */
+	size_t taken_tokens;
 	bool laid_out; /* stopped in this process: what was kept is still there */
 };
 

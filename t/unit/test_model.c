@@ -12,6 +12,7 @@
 
 #include "common/base/json.h"
 #include "common/base/mem.h"
+#include "common/model/checkpoint.h"
 #include "common/model/encoder.h"
 #include "common/model/model.h"
 #include "common/model/trainer.h"
@@ -453,7 +454,7 @@ static bool stop_now(void *arg)
 
 /* Three steps of 32 rows, two negatives and dropout; the weights after them, which the caller frees. */
 static float *three_steps(const char *dir, int threads, const struct ng_tokenizer *tok, const json_t *rows,
-	uint64_t memory, int stop_every, size_t *n, struct ng_step_result *r)
+	uint64_t memory, int stop_every, const char *state, size_t *n, struct ng_step_result *r)
 {
 	struct ng_model m;
 	struct ng_trainer t;
@@ -461,7 +462,7 @@ static float *three_steps(const char *dir, int threads, const struct ng_tokenize
 	struct ng_stop stop = { stop_now, &count };
 	struct ng_device *dev;
 	float *out = NULL;
-	int stopped = 0;
+	int stopped = 0, inside = 0;
 
 	*n = 0;
 	if (ng_device_open(&dev, "cpu", threads, NULL, NULL))
@@ -473,13 +474,29 @@ static float *three_steps(const char *dir, int threads, const struct ng_tokenize
 		int rc;
 
 		make_batch(&b, tok, rows, 0, 32, 4);
-		while ((rc = ng_trainer_step(&t, &b, (uint32_t)s, 1e-3, r, stop_every ? &stop : NULL, &err)) == 1)
+		while ((rc = ng_trainer_step(&t, &b, (uint32_t)s, 1e-3, r, stop_every ? &stop : NULL, &err)) == 1) {
+			struct ng_checkpoint ck = { .key = "key", .step = s, .steps = 3, .loss_sum = 0.1 };
+
 			stopped++;
+			inside += t.left > 0;
+			if (state == NULL)
+				continue;
+			/* as if another process went on */
+			CHECK_INT_EQ(ng_checkpoint_save(state, &ck, &t, &err), 0);
+			ng_trainer_release(&t);
+			ng_model_release(&m);
+			ck.step = 99;
+			if (!open_model(&m, dev, dir) || !make_trainer(&t, &m, 32, 4, 64, memory, 0.1))
+				return NULL;
+			if (!CHECK(ng_checkpoint_load(state, &ck, &t, &err) == 1))
+				printf("# %s\n", err.text);
+			CHECK(ck.step == s && ck.loss_sum == 0.1);
+		}
 		CHECK_INT_EQ(rc, 0);
 		batch_release(&b);
 	}
 	if (stop_every)
-		CHECK(stopped >= 3);
+		CHECK(stopped >= 3 && inside >= 1);
 	*n = m.count;
 	out = ng_xarray(m.count, sizeof(*out));
 	dev->download(dev, out, m.w, m.count);
@@ -492,22 +509,31 @@ static float *three_steps(const char *dir, int threads, const struct ng_tokenize
 static void test_bits(const char *name, const char *dir, const struct ng_tokenizer *tok, const json_t *rows)
 {
 	struct ng_step_result all, none, other;
+	const char *tmp = getenv("TMPDIR");
+	char state[256];
 	size_t n, k;
-	float *a = three_steps(dir, 2, tok, rows, (uint64_t)1 << 30, 0, &n, &all);
-	float *b = three_steps(dir, 2, tok, rows, 0, 0, &k, &none);
+
+	snprintf(state, sizeof(state), "%s/ng-test-model-%ld", tmp ? tmp : "/tmp", (long)getpid());
+	float *a = three_steps(dir, 2, tok, rows, (uint64_t)1 << 30, 0, NULL, &n, &all);
+	float *b = three_steps(dir, 2, tok, rows, 0, 0, NULL, &k, &none);
 
 	printf("# %s: kept %zu of %zu grains, and %zu of %zu\n", name, all.kept, all.grains, none.kept, none.grains);
 	CHECK(all.grains > 1 && all.kept == all.grains && none.kept == 0);
 	CHECK_MSG(n && n == k && memcmp(a, b, n * sizeof(*a)) == 0, "the same bits whatever memory allows to keep");
 	free(b);
-	b = three_steps(dir, 1, tok, rows, (uint64_t)1 << 30, 0, &k, &other);
+	b = three_steps(dir, 1, tok, rows, (uint64_t)1 << 30, 0, NULL, &k, &other);
 	CHECK_MSG(n == k && memcmp(a, b, n * sizeof(*a)) == 0, "the same bits from one thread");
 	free(b);
 	for (int every = 2; every < 9; every += 3) {
-		b = three_steps(dir, 2, tok, rows, (uint64_t)1 << 30, every, &k, &other);
+		b = three_steps(dir, 2, tok, rows, (uint64_t)1 << 30, every, NULL, &k, &other);
 		CHECK_MSG(n == k && memcmp(a, b, n * sizeof(*a)) == 0, "the same bits when stopped inside the steps");
 		free(b);
+		b = three_steps(
+			dir, 1 + every % 2, tok, rows, every % 2 ? 0 : (uint64_t)1 << 30, every, state, &k, &other);
+		CHECK_MSG(b && n == k && memcmp(a, b, n * sizeof(*a)) == 0, "the same bits when taken up from a file");
+		free(b);
 	}
+	unlink(state);
 	free(a);
 }
 
