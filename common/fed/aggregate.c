@@ -11,34 +11,26 @@
 #include "common/base/progress.h"
 #include "common/base/str.h"
 #include "common/fed/aggregate.h"
+#include "common/fed/blocks.h"
+#include "common/fed/elements.h"
 #include "common/fed/mean.h"
 #include "common/fed/pool.h"
 #include "common/tensor/stream.h"
 
 #define BLOCK_STEP 4096		   /* blocks are multiples of so many elements */
 #define BLOCK_MAX (1u << 20)	   /* elements */
-#define BLOCKS_BYTES (36u << 20)   /* for the blocks of all readers together: few meetings of the threads */
+#define BLOCKS_BYTES (36u << 20)   /* for the blocks of all readers together */
 #define STREAM_BYTES (1400u << 10) /* what an open stream costs: window, tables, buffers, header */
 #define FIXED_BYTES (16u << 20)	   /* program, libraries, writer */
+#define PARTS 16		   /* of a block, each summed by one thread */
 #define SLICE 1024		   /* elements summed at a time: fits the first cache */
 #define WEIGHT_MAX (1LL << 40)
 
-struct extent { /* a frame inside a file, read like a pipe */
-	int fd;
-	uint64_t at, end;
-};
-
-/* One open frame, its tensors read end to end as one row of floats. */
+/* One open update, or the global. */
 struct reader {
-	const struct ng_agg_source *source;
-	struct ng_agg_verdict *verdict;
-	struct ng_stream *stream;
-	struct extent extent;
-	size_t tensor; /* the current one; SIZE_MAX before the first */
-	uint64_t at;   /* elements of it read */
-	struct ng_square_sum sum;
-	float *block;
-	bool global;
+	struct ng_elements e;
+	struct ng_agg_verdict *verdict; /* NULL for the global */
+	float *block;			/* (NG_BLOCK_SLOTS, block) */
 	bool failed;
 	struct ng_err err; /* why */
 };
@@ -62,17 +54,16 @@ struct aggregation {
 	size_t readers;
 	bool last_group;
 	size_t block; /* elements of a block */
-	size_t n;     /* elements of this block */
 	double weight_sum;
-	double *acc; /* (block) sums of the groups before, and of this one; only with several groups */
 	bool first_group;
-	float *result;	 /* (block) */
+	int spill;	 /* file of the sums of the groups before, float64; -1 with one group */
+	double *acc;	 /* (NG_BLOCK_SLOTS, block), with several groups */
+	float *result;	 /* (NG_BLOCK_SLOTS, block) */
 	bool not_finite; /* a result */
 	struct ng_writer *writer;
-	size_t unwritten; /* elements of result that the next phase writes */
-	int write_failed;
-	struct ng_err write_err;
-	bool write; /* still clean: results are made and written */
+	bool spill_failed, write_failed;
+	struct ng_err spill_err, write_err;
+	bool write; /* still clean: results are made and written. All threads look. */
 };
 
 int ng_temp_fd(const char *tmpdir, struct ng_err *err)
@@ -102,150 +93,7 @@ void ng_agg_result_release(struct ng_agg_result *r)
 	memset(r, 0, sizeof *r);
 }
 
-/* ---- one frame ---- */
-
-static ptrdiff_t read_extent(void *arg, void *buf, size_t n, struct ng_err *err)
-{
-	struct extent *e = arg;
-
-	if (n > e->end - e->at)
-		n = (size_t)(e->end - e->at);
-	if (n == 0)
-		return 0;
-	ssize_t got;
-	do
-		got = pread(e->fd, buf, n, (off_t)e->at);
-	while (got < 0 && errno == EINTR);
-	if (got < 0)
-		return ng_fail_errno(err, NG_IOERR, "cannot read the temporary file");
-	if (got == 0)
-		return ng_fail(err, NG_IOERR, "the temporary file is shorter than what was written to it");
-	e->at += (uint64_t)got;
-	return got;
-}
-
-static int open_source(struct reader *r, unsigned flags, struct ng_err *err)
-{
-	const struct ng_agg_source *s = r->source;
-
-	if (s->path)
-		return ng_stream_open(&r->stream, s->path, flags, err);
-	r->extent = (struct extent){ s->fd, s->offset, s->offset + s->length };
-	return ng_stream_open_fn(&r->stream, read_extent, &r->extent, s->name, flags, err);
-}
-
-/* Open and go to the frame. */
-static int open_frame(struct reader *r, unsigned flags, struct ng_err *err)
-{
-	if (open_source(r, flags, err) < 0)
-		return -1;
-	int got = ng_stream_next(r->stream, err);
-	if (got == 0)
-		return ng_fail(err, NG_DATA, "'%s' holds nothing", r->source->name);
-	return got < 0 ? -1 : 0;
-}
-
-static void close_reader(struct reader *r)
-{
-	ng_stream_close(r->stream);
-	r->stream = NULL;
-}
-
-/* The end of a tensor: is the change within its limit? */
-static int check_norm(struct aggregation *a, struct reader *r, struct ng_err *err)
-{
-	const struct ng_tensor *t = &a->header.tensor[r->tensor];
-	double norm = sqrt(ng_square_total(&r->sum));
-
-	if (r->global) {
-		double floor_norm = 0.1 * sqrt((double)t->count);
-		a->limit[r->tensor] = a->max_norm * (norm > floor_norm ? norm : floor_norm);
-		return 0;
-	}
-	if (!(norm <= a->limit[r->tensor]))
-		return ng_fail(err, NG_REFUSED, "tensor '%s': its norm %.9g is over the limit of %.9g", t->name, norm,
-			a->limit[r->tensor]);
-	return 0;
-}
-
-/* Step to a tensor with elements left; the tensors passed are complete. */
-static int next_tensor(struct aggregation *a, struct reader *r, struct ng_err *err)
-{
-	while (r->tensor == SIZE_MAX || r->at == a->header.tensor[r->tensor].count) {
-		if (r->tensor != SIZE_MAX && check_norm(a, r, err) < 0)
-			return -1;
-		int got = ng_stream_tensor(r->stream, NULL, err);
-		if (got < 0)
-			return -1;
-		r->tensor = r->tensor == SIZE_MAX ? 0 : r->tensor + 1;
-		r->at = 0;
-		memset(&r->sum, 0, sizeof r->sum);
-		/* the header was compared with the global's: the counts agree */
-		if ((got == 0) != (r->tensor == a->header.n))
-			return ng_fail(err, NG_DATA, "'%s': not the tensors that its header names", r->source->name);
-		if (got == 0)
-			return 0;
-	}
-	return 0;
-}
-
-/* n elements, n at most what is left of the model, checked and summed on the way. */
-static int read_elements(struct aggregation *a, struct reader *r, float *out, size_t n, struct ng_err *err)
-{
-	while (n > 0) {
-		if (next_tensor(a, r, err) < 0)
-			return -1;
-		const struct ng_tensor *t = &a->header.tensor[r->tensor];
-		size_t part = t->count - r->at < n ? (size_t)(t->count - r->at) : n;
-		if (ng_stream_read_f32(r->stream, out, part, err) < 0)
-			return -1;
-		if (!ng_square_add(&r->sum, r->at, out, part))
-			return ng_fail(err, NG_REFUSED, "tensor '%s': holds a value that is not finite", t->name);
-		r->at += part;
-		out += part;
-		n -= part;
-	}
-	return 0;
-}
-
-/* After the last element: checksum, last norm, and nothing behind the frame. */
-static int read_end(struct aggregation *a, struct reader *r, struct ng_err *err)
-{
-	if (next_tensor(a, r, err) < 0)
-		return -1;
-	if (r->tensor != a->header.n)
-		return ng_fail(err, NG_SOFTWARE, "'%s': read too little", r->source->name);
-	int got = ng_stream_next(r->stream, err);
-	if (got > 0)
-		return ng_fail(err, NG_DATA, "'%s' holds more than one frame", r->source->name);
-	return got;
-}
-
 /* ---- checks of headers ---- */
-
-static int check_tensors(const struct ng_header *want, const struct ng_header *got, struct ng_err *err)
-{
-	char a[128], b[128];
-
-	for (size_t i = 0; i < want->n; i++) {
-		const struct ng_tensor *w = &want->tensor[i], *g = ng_header_find(got, w->name);
-		if (!g)
-			return ng_fail(err, NG_REFUSED, "tensor '%s': missing", w->name);
-		if (g->dtype != w->dtype)
-			return ng_fail(err, NG_REFUSED, "tensor '%s': type %s, not %s", w->name,
-				ng_dtype_name(g->dtype), ng_dtype_name(w->dtype));
-		if (!ng_tensor_same_shape(w, g)) {
-			ng_tensor_shape(a, sizeof a, g);
-			ng_tensor_shape(b, sizeof b, w);
-			return ng_fail(err, NG_REFUSED, "tensor '%s': shape %s, not %s", w->name, a, b);
-		}
-	}
-	for (size_t i = 0; i < got->n; i++)
-		if (!ng_header_find(want, got->tensor[i].name))
-			return ng_fail(
-				err, NG_REFUSED, "tensor '%s': the global has none of this name", got->tensor[i].name);
-	return 0;
-}
 
 static int weigh(double *out, enum ng_weighting by, const struct ng_frame *f, struct ng_err *err)
 {
@@ -259,7 +107,7 @@ static int weigh(double *out, enum ng_weighting by, const struct ng_frame *f, st
 
 static int check_update(struct aggregation *a, struct reader *r, struct ng_err *err)
 {
-	const struct ng_frame *f = ng_stream_frame(r->stream), *g = &a->frame;
+	const struct ng_frame *f = ng_stream_frame(r->e.stream), *g = &a->frame;
 	struct ng_agg_verdict *v = r->verdict;
 
 	if (f->site[0] && !v->site[0])
@@ -276,7 +124,7 @@ static int check_update(struct aggregation *a, struct reader *r, struct ng_err *
 		return ng_fail(err, NG_REFUSED, "it was trained on another base, %.12s", f->base);
 	if (f->codec && strcmp(f->codec, "\"f32\"") != 0)
 		return ng_fail(err, NG_REFUSED, "its codec is not f32");
-	if (check_tensors(&a->header, ng_stream_header(r->stream), err) < 0)
+	if (ng_elements_expect(&r->e, &a->header, err) < 0)
 		return -1;
 	return weigh(&v->weight, a->exp.weights, f, err);
 }
@@ -302,11 +150,11 @@ static void refuse(struct aggregation *a, struct ng_agg_verdict *v, const char *
 }
 
 /* Object digest of an update that came without one. */
-static int find_digest(struct reader *r, struct ng_err *err)
+static int find_digest(struct reader *r, const struct ng_agg_source *s, struct ng_err *err)
 {
-	if (open_frame(r, NG_STREAM_OBJECT, err) < 0 || ng_stream_drain(r->stream, err) < 0)
+	if (ng_elements_open(&r->e, s, NG_STREAM_OBJECT, err) < 0 || ng_stream_drain(r->e.stream, err) < 0)
 		return -1;
-	snprintf(r->verdict->digest, sizeof r->verdict->digest, "%s", ng_stream_object_digest(r->stream));
+	snprintf(r->verdict->digest, sizeof r->verdict->digest, "%s", ng_stream_object_digest(r->e.stream));
 	return 0;
 }
 
@@ -321,24 +169,24 @@ static void read_header(void *arg, size_t i)
 	struct header_stage *stage = arg;
 	struct aggregation *a = stage->a;
 	const struct ng_agg_source *s = &a->update[i];
-	struct reader r = { .source = s, .verdict = &a->out->verdict[i] };
+	struct reader r = { .verdict = &a->out->verdict[i] };
 	struct ng_err *err = &stage->err[i];
 
 	snprintf(r.verdict->site, sizeof r.verdict->site, "%s", s->site);
 	snprintf(r.verdict->digest, sizeof r.verdict->digest, "%s", s->digest);
 	r.verdict->accepted = true;
 	snprintf(r.verdict->reason, sizeof r.verdict->reason, "ok");
-	bool failed = open_frame(&r, 0, err) < 0 || check_update(a, &r, err) < 0;
-	close_reader(&r);
+	bool failed = ng_elements_open(&r.e, s, 0, err) < 0 || check_update(a, &r, err) < 0;
+	ng_elements_close(&r.e);
 	if (!s->digest[0]) {
 		struct ng_err ignored;
 		/* a refused one is named by a digest all the same; of a file that is no frame, that of its bytes */
-		if (find_digest(&r, failed ? &ignored : err) < 0) {
+		if (find_digest(&r, s, failed ? &ignored : err) < 0) {
 			failed = true;
 			if (s->path && ng_hash_file(r.verdict->digest, s->path) < 0)
 				r.verdict->digest[0] = '\0';
 		}
-		close_reader(&r);
+		ng_elements_close(&r.e);
 	}
 	stage->failed[i] = failed;
 }
@@ -429,13 +277,13 @@ static int check_headers(struct aggregation *a, struct ng_err *err)
 
 static int read_global(struct aggregation *a, struct ng_err *err)
 {
-	struct reader r = { .source = a->global, .global = true, .tensor = SIZE_MAX };
+	struct ng_elements e;
 	float *block = ng_xarray(BLOCK_MAX, sizeof *block);
 	int result = -1;
 
-	if (open_frame(&r, NG_STREAM_DIGEST, err) < 0)
+	if (ng_elements_open(&e, a->global, NG_STREAM_DIGEST, err) < 0)
 		goto out;
-	ng_header_copy(&a->header, ng_stream_header(r.stream));
+	ng_header_copy(&a->header, ng_stream_header(e.stream));
 	if (ng_frame_parse(&a->frame, &a->header.meta, err) < 0)
 		goto out;
 	if (a->frame.kind != NG_KIND_GLOBAL) {
@@ -451,20 +299,26 @@ static int read_global(struct aggregation *a, struct ng_err *err)
 		}
 		a->elements += a->header.tensor[i].count;
 	}
+	e.header = &a->header;
+	e.norm = a->limit;
 	for (uint64_t left = a->elements; left > 0;) {
 		size_t part = left < BLOCK_MAX ? (size_t)left : BLOCK_MAX;
-		if (read_elements(a, &r, block, part, err) < 0)
+		if (ng_elements_read(&e, block, part, err) < 0)
 			goto out;
 		left -= part;
 	}
-	if (read_end(a, &r, err) < 0)
+	if (ng_elements_end(&e, err) < 0)
 		goto out;
-	snprintf(a->out->global_digest, sizeof a->out->global_digest, "%s", ng_stream_digest(r.stream));
+	for (size_t i = 0; i < a->header.n; i++) {
+		double least = 0.1 * sqrt((double)a->header.tensor[i].count);
+		a->limit[i] = a->max_norm * (a->limit[i] > least ? a->limit[i] : least);
+	}
+	snprintf(a->out->global_digest, sizeof a->out->global_digest, "%s", ng_stream_digest(e.stream));
 	result = 0;
 out:
 	if (result < 0 && err->code == NG_REFUSED) /* our own word for a bad value; here it is the model that is bad */
 		err->code = NG_DATA;
-	close_reader(&r);
+	ng_elements_close(&e);
 	free(block);
 	return result;
 }
@@ -498,45 +352,36 @@ static int read_experiment(struct aggregation *a, struct ng_err *err)
 
 /* ---- the pass ---- */
 
-/* Phase A: the block before is written while this one is read.  Item 0 writes, then the readers. */
-static void read_item(void *arg, size_t i)
+static bool is_set(const bool *flag)
 {
-	struct aggregation *a = arg;
-
-	if (i == 0) {
-		if (a->unwritten && !a->write_failed)
-			a->write_failed = ng_writer_data(
-				a->writer, a->result, a->unwritten * sizeof *a->result, &a->write_err);
-		a->unwritten = 0;
-		return;
-	}
-	struct reader *r = &a->reader[i - 1];
-	if (!r->failed)
-		r->failed = (a->n ? read_elements(a, r, r->block, a->n, &r->err) : read_end(a, r, &r->err)) < 0;
+	return __atomic_load_n(flag, __ATOMIC_RELAXED);
 }
 
-/* Phase B: elements i * SLICE .. of the block, all updates in order. */
-static void sum_item(void *arg, size_t i)
+static void set(bool *flag, bool value)
 {
-	struct aggregation *a = arg;
-	size_t from = i * SLICE, n = a->n - from < SLICE ? a->n - from : SLICE;
-	double local[SLICE], *acc = a->acc ? a->acc + from : local;
-
-	if (a->first_group)
-		memset(acc, 0, n * sizeof *acc);
-	for (size_t u = 0; u + 1 < a->readers; u++)
-		ng_mean_add(acc, a->reader[u].block + from, a->reader[u].verdict->weight, n);
-	if (a->last_group &&
-		!ng_mean_finish(a->result + from, a->reader[a->readers - 1].block + from, acc, a->weight_sum, n))
-		__atomic_store_n(&a->not_finite, true, __ATOMIC_RELAXED);
+	__atomic_store_n(flag, value, __ATOMIC_RELAXED);
 }
 
-static int transfer(int fd, bool out, void *data, size_t n, uint64_t at, struct ng_err *err)
+static size_t length_of(const struct aggregation *a, size_t block)
 {
-	char *p = data;
+	uint64_t left = a->elements - (uint64_t)block * a->block;
 
-	while (n > 0) {
-		ssize_t got = out ? pwrite(fd, p, n, (off_t)at) : pread(fd, p, n, (off_t)at);
+	return left < a->block ? (size_t)left : a->block;
+}
+
+static size_t place_of(const struct aggregation *a, size_t block)
+{
+	return block % NG_BLOCK_SLOTS * a->block;
+}
+
+/* A block of the sums to or from the spill. */
+static int transfer(struct aggregation *a, bool out, size_t block, struct ng_err *err)
+{
+	char *p = (char *)(a->acc + place_of(a, block));
+	uint64_t at = (uint64_t)block * a->block * sizeof *a->acc;
+
+	for (size_t n = length_of(a, block) * sizeof *a->acc; n > 0;) {
+		ssize_t got = out ? pwrite(a->spill, p, n, (off_t)at) : pread(a->spill, p, n, (off_t)at);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
@@ -550,64 +395,117 @@ static int transfer(int fd, bool out, void *data, size_t n, uint64_t at, struct 
 	return 0;
 }
 
-/* 1 when a reader of this group failed for its own fault: it is refused, and nothing more is written. */
+/* Reader number `readers` brings the sums of the groups before. */
+static void read_block(void *arg, size_t i, size_t block)
+{
+	struct aggregation *a = arg;
+
+	if (i == a->readers) {
+		a->spill_failed = a->spill_failed || transfer(a, false, block, &a->spill_err) < 0;
+		if (a->spill_failed)
+			set(&a->write, false);
+		return;
+	}
+	struct reader *r = &a->reader[i];
+	if (r->failed)
+		return;
+	r->failed = ng_elements_read(&r->e, r->block + place_of(a, block), length_of(a, block), &r->err) < 0;
+	if (r->failed)
+		set(&a->write, false); /* the others are only checked from here on */
+}
+
+/* One part of a block, all updates in order. */
+static void sum_part(void *arg, size_t part, size_t block)
+{
+	struct aggregation *a = arg;
+	size_t length = length_of(a, block), slices = (length + SLICE - 1) / SLICE, place = place_of(a, block);
+	const struct reader *global = &a->reader[a->readers - 1];
+	double local[SLICE];
+
+	if (!is_set(&a->write))
+		return;
+	for (size_t i = slices * part / PARTS; i < slices * (part + 1) / PARTS; i++) {
+		size_t from = i * SLICE, n = length - from < SLICE ? length - from : SLICE, at = place + from;
+		double *acc = a->acc ? a->acc + at : local;
+		if (a->first_group)
+			memset(acc, 0, n * sizeof *acc);
+		for (const struct reader *r = a->reader; r < global; r++)
+			ng_mean_add(acc, r->block + at, r->verdict->weight, n);
+		if (a->last_group && !ng_mean_finish(a->result + at, global->block + at, acc, a->weight_sum, n))
+			set(&a->not_finite, true);
+	}
+}
+
+static void write_block(void *arg, size_t block)
+{
+	struct aggregation *a = arg;
+
+	ng_progress(
+		"%.0f%% of global %ld", 100.0 * (double)block * (double)a->block / (double)a->elements, a->out->round);
+	if (!is_set(&a->write))
+		return;
+	a->write_failed = (a->last_group ? ng_writer_data(a->writer, a->result + place_of(a, block),
+						   length_of(a, block) * sizeof *a->result, &a->write_err)
+					 : transfer(a, true, block, &a->write_err)) < 0;
+	if (a->write_failed)
+		set(&a->write, false);
+}
+
+static void end_reader(void *arg, size_t i)
+{
+	struct aggregation *a = arg;
+	struct reader *r = &a->reader[i];
+
+	if (!r->failed)
+		r->failed = ng_elements_end(&r->e, &r->err) < 0;
+}
+
+/* A reader that failed for its own fault is refused, and nothing of this pass is used. */
 static int collect_failures(struct aggregation *a, struct ng_err *err)
 {
 	for (size_t i = 0; i < a->readers; i++) {
 		struct reader *r = &a->reader[i];
 		if (!r->failed)
 			continue;
-		if (r->global || !is_refusal(&r->err)) {
+		if (!r->verdict || !is_refusal(&r->err)) {
 			*err = r->err;
 			return -1;
 		}
 		if (r->verdict->accepted)
-			refuse(a, r->verdict, r->source->name, r->err.text);
+			refuse(a, r->verdict, r->e.source->name, r->err.text);
 		a->write = false;
 	}
+	if (a->spill_failed || a->write_failed) {
+		*err = a->write_failed ? a->write_err : a->spill_err;
+		return -1;
+	}
+	if (a->write && a->not_finite)
+		return ng_fail(err, NG_DATA, "the mean of the updates is not finite");
 	return 0;
 }
 
-static int run_group(struct aggregation *a, int spill, struct ng_err *err)
+static int run_group(struct aggregation *a, const struct ng_agg_source *const *source, struct ng_err *err)
 {
+	const struct ng_blocks work = { .blocks = (size_t)((a->elements + a->block - 1) / a->block),
+		.readers = a->readers + (a->acc && !a->first_group),
+		.parts = PARTS,
+		.read = read_block,
+		.sum = sum_part,
+		.write = write_block,
+		.arg = a };
+
 	for (size_t i = 0; i < a->readers; i++) {
 		struct reader *r = &a->reader[i];
-		r->failed = open_frame(r, 0, &r->err) < 0 || (!r->global && check_update(a, r, &r->err) < 0);
-		if (r->global && !r->failed && check_tensors(&a->header, ng_stream_header(r->stream), &r->err) < 0)
-			r->failed = true;
+		r->failed = ng_elements_open(&r->e, source[i], 0, &r->err) < 0 ||
+			    (r->verdict ? check_update(a, r, &r->err)
+					: ng_elements_expect(&r->e, &a->header, &r->err)) < 0;
+		r->e.limit = r->verdict ? a->limit : NULL;
+		if (r->failed)
+			a->write = false;
 	}
-	for (uint64_t at = 0; at < a->elements; at += a->block) {
-		a->n = a->elements - at < a->block ? (size_t)(a->elements - at) : a->block;
-		if (a->write && a->acc && !a->first_group &&
-			transfer(spill, false, a->acc, a->n * sizeof *a->acc, at * sizeof *a->acc, err) < 0)
-			return -1;
-		ng_pool_run(a->pool, a->readers + 1, read_item, a);
-		if (collect_failures(a, err) < 0)
-			return -1;
-		if (a->write_failed) {
-			*err = a->write_err;
-			return -1;
-		}
-		ng_progress("%.0f%% of global %ld", 100.0 * (double)at / (double)a->elements, a->out->round);
-		if (!a->write)
-			continue;
-		ng_pool_run(a->pool, (a->n + SLICE - 1) / SLICE, sum_item, a);
-		if (a->not_finite)
-			return ng_fail(err, NG_DATA, "the mean of the updates is not finite");
-		if (a->last_group)
-			a->unwritten = a->n;
-		else if (transfer(spill, true, a->acc, a->n * sizeof *a->acc, at * sizeof *a->acc, err) < 0)
-			return -1;
-	}
-	a->n = 0;
-	ng_pool_run(a->pool, a->readers + 1, read_item, a);
-	if (collect_failures(a, err) < 0)
-		return -1;
-	if (a->write_failed) {
-		*err = a->write_err;
-		return -1;
-	}
-	return 0;
+	ng_blocks_run(&work, a->pool);
+	ng_pool_run(a->pool, a->readers, end_reader, a);
+	return collect_failures(a, err);
 }
 
 static char *inputs_json(const struct ng_agg_result *r)
@@ -689,8 +587,9 @@ static size_t plan(struct aggregation *a, size_t updates)
 	size_t group = room / STREAM_BYTES < 2 ? 1 : (size_t)(room / STREAM_BYTES) - 1;
 
 	group = group < updates ? group : updates;
-	size_t block = BLOCKS_BYTES / sizeof(float) / (group + 2) / BLOCK_STEP * BLOCK_STEP;
-	a->block = block < BLOCK_STEP ? BLOCK_STEP : block > BLOCK_MAX ? BLOCK_MAX : block;
+	size_t block = BLOCKS_BYTES / NG_BLOCK_SLOTS / sizeof(float) / (group + 2) / BLOCK_STEP * BLOCK_STEP;
+	block = block < BLOCK_STEP ? BLOCK_STEP : block > BLOCK_MAX ? BLOCK_MAX : block;
+	a->block = a->opts->block ? a->opts->block : block;
 	return group;
 }
 
@@ -698,24 +597,26 @@ static size_t plan(struct aggregation *a, size_t updates)
 static int pass(struct aggregation *a, int fd, bool *clean, struct ng_err *err)
 {
 	size_t updates = a->out->accepted, group = plan(a, updates), *list = ng_xarray(updates, sizeof *list), k = 0;
-	float *blocks = ng_xarray(group + 1, a->block * sizeof *blocks);
-	int spill = -1, result = -1;
+	size_t room = NG_BLOCK_SLOTS * a->block; /* elements of each reader */
+	float *blocks = ng_xarray(group + 1, room * sizeof *blocks);
+	const struct ng_agg_source **source = ng_xarray(group + 1, sizeof *source);
+	int result = -1;
 
 	a->out->passes++;
 	a->write = fd >= 0;
-	a->write_failed = 0;
-	a->unwritten = 0;
+	a->spill_failed = a->write_failed = a->not_finite = false;
+	a->spill = -1;
 	a->reader = ng_xcalloc(group + 1, sizeof *a->reader);
-	a->result = ng_xarray(a->block, sizeof *a->result);
+	a->result = ng_xarray(room, sizeof *a->result);
 	for (size_t i = 0; i < a->out->n; i++)
 		if (a->out->verdict[i].accepted)
 			list[k++] = i;
 	if (fd >= 0 && begin_output(a, fd, err) < 0)
 		goto out;
 	if (group < updates) {
-		a->acc = ng_xarray(a->block, sizeof *a->acc);
-		spill = ng_temp_fd(a->opts->tmpdir, err);
-		if (spill < 0)
+		a->acc = ng_xarray(room, sizeof *a->acc);
+		a->spill = ng_temp_fd(a->opts->tmpdir, err);
+		if (a->spill < 0)
 			goto out;
 	}
 	for (size_t first = 0; first < updates; first += group) {
@@ -724,18 +625,15 @@ static int pass(struct aggregation *a, int fd, bool *clean, struct ng_err *err)
 		a->last_group = first + n == updates;
 		a->readers = n + 1;
 		for (size_t i = 0; i < n; i++) {
-			struct ng_agg_verdict *v = &a->out->verdict[list[first + i]];
-			a->reader[i] = (struct reader){ .source = &a->update[a->order[list[first + i]]],
-				.verdict = v,
-				.tensor = SIZE_MAX,
-				.block = blocks + i * a->block };
+			a->reader[i] = (struct reader){ .verdict = &a->out->verdict[list[first + i]],
+				.block = blocks + i * room };
+			source[i] = &a->update[a->order[list[first + i]]];
 		}
-		a->reader[n] = (struct reader){
-			.source = a->global, .global = true, .tensor = SIZE_MAX, .block = blocks + n * a->block
-		};
-		int ran = run_group(a, spill, err);
+		a->reader[n] = (struct reader){ .block = blocks + n * room };
+		source[n] = a->global;
+		int ran = run_group(a, source, err);
 		for (size_t i = 0; i < a->readers; i++)
-			close_reader(&a->reader[i]);
+			ng_elements_close(&a->reader[i].e);
 		if (ran < 0)
 			goto out;
 	}
@@ -748,12 +646,13 @@ out:
 	if (a->writer)
 		ng_writer_abort(a->writer);
 	a->writer = NULL;
-	if (spill >= 0)
-		close(spill);
+	if (a->spill >= 0)
+		close(a->spill);
 	free(a->acc);
 	a->acc = NULL;
 	free(a->reader);
 	free(a->result);
+	free(source);
 	free(blocks);
 	free(list);
 	return result;

@@ -49,6 +49,7 @@ struct ng_agg_verdict {
 struct ng_agg_opts {
 	int threads;
 	uint64_t memory;	/* 0 = default */
+	size_t block;		/* elements read at a time; 0 = as memory allows (tests set it) */
 	double max_norm;	/* of a tensor's delta, in norms of the global's tensor; 0 = default */
 	const char *experiment; /* the newest experiment file; NULL: the global's own */
 	const char *tmpdir;	/* NULL: $TMPDIR, else /tmp */

@@ -179,6 +179,17 @@ static void mean(void)
 		0);
 	CHECK(other_len == len && memcmp(first, other, len) == 0);
 	free(other);
+	/* many small blocks, alone and with the sums in a file */
+	CHECK_INT_EQ(aggregate(shuffled, SITES, (struct ng_agg_opts){ .threads = 3, .block = 256 }, &other, &other_len,
+			     &err),
+		0);
+	CHECK(other_len == len && memcmp(first, other, len) == 0);
+	free(other);
+	CHECK_INT_EQ(aggregate(shuffled, SITES, (struct ng_agg_opts){ .threads = 3, .block = 100, .memory = 1 }, &other,
+			     &other_len, &err),
+		0);
+	CHECK(other_len == len && memcmp(first, other, len) == 0);
+	free(other);
 	/* the digest of an object that nobody listed is computed */
 	for (size_t i = 0; i < SITES; i++)
 		shuffled[i].digest[0] = '\0';
@@ -325,7 +336,8 @@ static void refusals(void)
 		make(&update[2], &spec, "bad.zst");
 		memcpy(base, kept_base, sizeof base);
 		alter(update[2].path, what);
-		int status = aggregate(update, 3, (struct ng_agg_opts){ .threads = 2 }, &out, &len, &err);
+		int status = aggregate(
+			update, 3, (struct ng_agg_opts){ .threads = 2, .block = i % 2 ? 0 : 512 }, &out, &len, &err);
 		if (!CHECK_MSG(status == 0 && result.accepted == 2, what))
 			printf("# %s\n", err.text);
 		const struct ng_agg_verdict *v = NULL;
