@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """compare-updates.py A B [TOLERANCE]: do two updates (streams in files) agree?
+   compare-updates.py --globals BASE A B [TOLERANCE]: what two federations made of BASE
 
 ||a - b|| <= TOLERANCE ||a|| over all tensors but the biases of keys, and their
 metadata is that of the same work.  A key's bias shifts all scores of a query
@@ -26,7 +27,19 @@ def norm(tensors):
     return float(np.sqrt(sum((v.astype(np.float64) ** 2).sum() for v in tensors)))
 
 
+def globals_agree(base, a, b, tolerance):
+    (_, w), (ma, a), (mb, b) = read(base), read(a), read(b)
+    rest = [n for n in w if not n.endswith(("key.bias", "attn.k.bias"))]
+    moved = norm([a[n].astype(np.float64) - w[n] for n in rest])
+    diff = norm([a[n].astype(np.float64) - b[n] for n in rest]) / moved
+    print(f"round {ma['ng.round']}: moved by {moved:.4g}, difference {diff:.2g} of it")
+    if ma["ng.round"] != mb["ng.round"] or not diff <= tolerance:
+        sys.exit(f"the globals differ by {diff:.2g}, more than {tolerance}")
+
+
 def main():
+    if sys.argv[1] == "--globals":
+        return globals_agree(*sys.argv[2:5], float(sys.argv[5]) if len(sys.argv) > 5 else 1e-3)
     (ma, a), (mb, b) = read(sys.argv[1]), read(sys.argv[2])
     tolerance = float(sys.argv[3]) if len(sys.argv) > 3 else 1e-4
     bad = []
