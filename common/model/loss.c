@@ -101,7 +101,7 @@ static int block_gradient(const struct block *b, size_t row, size_t R, size_t M)
 	const struct ng_loss *l = b->l;
 	struct ng_device *dev = b->dev;
 	float one = (float)(l->scale / (double)l->B);
-	int status;
+	int status = 0;
 
 	for (size_t col = 0; col < M; col += BLOCK) {
 		size_t n = M - col < BLOCK ? M - col : BLOCK;
