@@ -15,6 +15,7 @@
 #include "common/base/progress.h"
 #include "common/board/rounds.h"
 #include "common/model/config.h"
+#include "common/model/model.h"
 #include "common/tensor/folder.h"
 #include "common/tensor/stats.h"
 
@@ -80,9 +81,10 @@ static void read_experiment(struct init *in, const char *path)
 		ng_die(NG_USAGE, "-e names '%s', the experiment file '%s'", opt.experiment, in->exp.name);
 }
 
+/* The pooler and heads take no part in an embedding: nobody trains them, so they need not travel. */
 static bool trains(void *arg, const char *name)
 {
-	return ng_experiment_trains(arg, name);
+	return ng_experiment_trains(arg, name) && ng_model_trains(name);
 }
 
 /* A global with a NaN in it would be refused by everyone. */

@@ -1,5 +1,5 @@
 /*
- * tokenize.c - the C side of t/perf/tokenize.py and t/golden/tokenizer.py.
+ * tokenize.c - the C side of t/perf/tokenizer_speed.py and t/golden/tokenizer.py.
  *
  *   tokenize ids  MODEL_DIR [MAX_LENGTH [escape]]   texts on stdin, ids on stdout
  *   tokenize time MODEL_DIR SECONDS                 texts on stdin, one line on stdout:

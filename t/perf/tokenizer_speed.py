@@ -2,7 +2,7 @@
 """Tokenizing speed: ng against the Rust `tokenizers` package, one thread each,
 side by side in one run.
 
-    make build/perf/tokenize && t/perf/tokenize.py [MODEL_DIR [FILE.jsonl ...]]
+    make build/perf/tokenize && t/perf/tokenizer_speed.py [MODEL_DIR [FILE.jsonl ...]]
 
 Defaults: the shared MiniLM folder; its English leaflets and SciFact's
 abstracts (one column), and the shared tokenizer lines in 530 languages (the
