@@ -529,9 +529,9 @@ static void push_global(void)
 	struct ng_err err;
 
 	ng_object_path(path, &name);
+	repair_log();
 	if (f->round <= rounds.newest)
 		nothing("%s is on the blackboard already", path);
-	repair_log();
 	if (f->round != rounds.newest + 1 || (all > 0 && f->round > all)) {
 		ng_fail(&err, NG_REFUSED, "the global is of round %ld, but the newest is %ld%s", f->round,
 			rounds.newest, all > 0 && f->round > all ? ", the last" : "");

@@ -4,14 +4,17 @@
 #     storm OUT command...
 #
 # OUT is a file or folder that the command makes ("" when it makes none); it is
-# removed before each run, and `prepare` is called if the test defines it.  After each run:
+# removed before each run.  A test may define `prepare`, called before each run,
+# and `after CODE`, called after each run that a fault struck.  After each run:
 #   - the exit code is one of the documented ones, never a death by a signal,
 #     never 70;
 #   - OUT is whole (equal to that of a run without faults) when the code is 0,
 #     and absent or whole when not;
 #   - a failure said one line "NAME: error: ..." on stderr;
 #   - no temporary is left in OUT's folder.
-# FAULTS overrides the list of function:errno pairs.
+# FAULTS overrides the list of function:errno pairs.  With errno KILL the process
+# kills itself before the call: 137 is then the code wanted, litter is allowed,
+# and `after` has to show that the next run puts things right.
 
 needs_faults() {
 	[ -z "${NG_SANITIZED:-}" ] || skip "the fault shim and a sanitizer do not mix"
@@ -46,6 +49,10 @@ storm() {
 			said="$fn $n (${fault#*:}): exit $code: $(head -c 300 bad.stderr)"
 			case $code in
 			0) [ -z "$out" ] || same "$out" good.expected || fail "$said: OUT is not whole" ;;
+			137)
+				[ "${fault#*:}" = KILL ] || fail "$said"
+				struck=$((struck + 1))
+				;;
 			1 | 64 | 65 | 66 | 69 | 71 | 74 | 75 | 76 | 77)
 				struck=$((struck + 1))
 				[ "$code" -eq 1 ] || grep -q "^$program: error: " bad.stderr || fail "$said: no message"
@@ -54,14 +61,15 @@ storm() {
 				;;
 			*) fail "$said" ;;
 			esac
-			if [ -n "$out" ] && [ "$fn" != unlink ]; then
-				litter=$(find "$(dirname "$out")" -name '*.ng-??????' | head -3)
+			if [ "$fn" != unlink ] && [ "${fault#*:}" != KILL ]; then
+				litter=$(find . -name '*.ng-??????' | head -3)
 				[ -z "$litter" ] || fail "$said: left $litter"
 			fi
-			step=1
-			[ "$fn" != malloc ] || step=$((1 + n / 6))
-			[ "$fn" != read ] || step=$((1 + n / 20))
-			n=$((n + step))
+			if declare -F after >/dev/null; then
+				after "$code" || fail "$said: and afterwards it is not right"
+			fi
+			# the first, then ever fewer; scripts/check asks for more of them
+			n=$((n + 1 + n / ${NG_FAULT_STEP:-1}))
 		done
 	done
 	[ "$struck" -gt 0 ] || fail "no fault struck: the shim does not work"

@@ -43,3 +43,109 @@ frames() { # frames N: g.zst and N updates, and the paths in $updates
 	frames 1
 	storm out/g.safetensors ng-show --safetensors out/g.safetensors g.zst
 }
+
+# ---- the programs of the board: whatever fails, the next run puts it right ----
+
+board() { # a board with global/00000, and update.zst for it
+	printf '{"experiment": "leaflets", "rounds": 3, "quorum": 1, "expect": 1}' >exp.json
+	ng-init -q --open -b board -m "$ROOT/t/golden/tiny-dense" exp.json >/dev/null
+	ng-pull -q -b board -e leaflets -s site-a | "$NG_BUILD/t/answer" site=site-a >update.zst
+	mv board board.0
+	rm -rf state
+}
+
+# Everything published, without the times in signatures
+published() {
+	# (a log entry that was made up for later need not name the same prunes)
+	(cd board/leaflets && find log -name 'part-*' | sort && find . -path ./log -prune -o -path ./tmp -prune -o -name 'part-*' -print -o -path '*/files/*' -type f -print | sort | xargs sha256sum)
+}
+
+fresh() {
+	rm -rf board state
+	[ ! -d board.0 ] || cp -a board.0 board
+	export NG_STATE=$PWD/state
+}
+
+KILLS="open:KILL write:KILL fsync:KILL rename:KILL link:KILL unlink:KILL mkdir:KILL"
+
+@test "ng-init" {
+	export NG_STATE=$PWD/state
+	printf '{"experiment": "leaflets", "rounds": 3}' >exp.json
+	init() { ng-init -q --open -b board -m "$ROOT/t/golden/tiny-dense" exp.json; }
+	init >/dev/null
+	published >want
+	prepare() { fresh; }
+	after() {
+		local code=0
+		init >/dev/null 2>again.stderr || code=$?
+		[ "$code" -eq 0 ] || [ "$code" -eq 1 ] || fail "again: exit $code: $(cat again.stderr)"
+		published | diff want - >&2
+	}
+	storm "" ng-init -q --open -b board -m "$ROOT/t/golden/tiny-dense" exp.json
+	FAULTS=$KILLS storm "" ng-init -q --open -b board -m "$ROOT/t/golden/tiny-dense" exp.json
+}
+
+@test "ng-push of an update" {
+	board
+	prepare() { fresh; }
+	fresh
+	ng-push -q -b board -e leaflets -s site-a update.zst
+	published >want
+	after() {
+		local code=0
+		ng-push -q -b board -e leaflets -s site-a update.zst 2>again.stderr || code=$?
+		[ "$code" -eq 0 ] || [ "$code" -eq 1 ] || fail "again: exit $code: $(cat again.stderr)"
+		published | diff want - >&2
+	}
+	storm "" ng-push -q -b board -e leaflets -s site-a update.zst
+	FAULTS=$KILLS storm "" ng-push -q -b board -e leaflets -s site-a update.zst
+}
+
+@test "ng-push of a global" {
+	board
+	fresh
+	ng-push -q -b board -e leaflets -s site-a update.zst
+	ng-pull -q -b board -e leaflets --updates | ng-aggregate -q >global.zst
+	rm -rf board.0
+	mv board board.0
+	prepare() { fresh; }
+	fresh
+	ng-push -q -b board -e leaflets --global global.zst
+	published >want
+	after() {
+		local code=0
+		ng-push -q -b board -e leaflets --global global.zst 2>again.stderr || code=$?
+		[ "$code" -eq 0 ] || [ "$code" -eq 1 ] || fail "again: exit $code: $(cat again.stderr)"
+		published | diff want - >&2
+	}
+	storm "" ng-push -q -b board -e leaflets --global global.zst
+	FAULTS=$KILLS storm "" ng-push -q -b board -e leaflets --global global.zst
+}
+
+@test "ng-pull as a folder" {
+	board
+	prepare() { fresh; }
+	fresh
+	ng-pull -q -b board -e leaflets -o want
+	after() {
+		rm -rf out/again
+		ng-pull -q -b board -e leaflets -o out/again || return 1
+		diff -r want out/again >&2
+	}
+	storm out/model ng-pull -q -b board -e leaflets -o out/model
+	FAULTS=$KILLS storm out/model ng-pull -q -b board -e leaflets -o out/model
+}
+
+@test "ng-pull as a stream" {
+	board
+	prepare() { fresh; }
+	after() { :; }
+	storm "" ng-pull -q -b board -e leaflets -s site-a
+}
+
+@test "ng-status" {
+	board
+	prepare() { fresh; }
+	after() { :; }
+	storm "" ng-status -b board -e leaflets
+}

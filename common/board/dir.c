@@ -344,12 +344,21 @@ struct list {
 	enum ng_object_kind kind;
 };
 
-static void add(struct list *l, int dirfd, const char *entry, long n, const char *leaf)
+/* What a host lacks or a disk refuses says nothing about an object: it must not
+ * look absent then.  What other users' folders do to us (EACCES, ELOOP) must not
+ * stop a round. */
+static bool our_trouble(int error)
+{
+	return error == ENOMEM || error == EIO || error == EMFILE || error == ENFILE || error == ESTALE;
+}
+
+static int add(struct list *l, int dirfd, const char *entry, long n, const char *leaf, struct ng_err *err)
 {
 	struct ng_entry e = { .name = { .kind = l->kind, .n = n } };
 	struct stat st;
 	bool ok;
 
+	errno = 0;
 	if (leaf)
 		memcpy(e.name.leaf, leaf, strlen(leaf) + 1);
 	if (l->kind == NG_OBJ_CLAIM) {
@@ -361,15 +370,21 @@ static void add(struct list *l, int dirfd, const char *entry, long n, const char
 	} else {
 		int fd = ng_dir_openat(dirfd, entry);
 		ok = fd >= 0 && ng_dir_measure(fd, &e) == 0;
+		int saved = errno;
 		if (fd >= 0)
 			close(fd);
+		errno = saved;
 	}
+	if (!ok && our_trouble(errno))
+		return ng_dir_fail(
+			l->b, err, "cannot read '%s/%s'", ng_dir_of(l->b)->path, ng_object_kind_name(l->kind));
 	if (!ok) {
 		++*l->odd;
-		return;
+		return 0;
 	}
 	ng_grow(l->out, &l->cap, *l->count + 1, sizeof **l->out);
 	(*l->out)[(*l->count)++] = e;
+	return 0;
 }
 
 static bool skip(const char *name)
@@ -388,15 +403,15 @@ static int list_round(struct list *l, int fd, long n, struct ng_err *err)
 		close(fd);
 		return ng_dir_fail(l->b, err, "cannot read '%s'", ng_dir_of(l->b)->path);
 	}
-	while ((errno = 0, e = readdir(dir)) != NULL) {
+	while (rc == 0 && (errno = 0, e = readdir(dir)) != NULL) {
 		if (skip(e->d_name))
 			continue;
 		if (l->kind == NG_OBJ_STATE ? ng_hash_valid(e->d_name) : ng_name_valid(e->d_name))
-			add(l, fd, e->d_name, n, e->d_name);
+			rc = add(l, fd, e->d_name, n, e->d_name, err);
 		else
 			++*l->odd;
 	}
-	if (errno != 0)
+	if (rc == 0 && errno != 0)
 		rc = ng_dir_fail(l->b, err, "cannot read '%s'", ng_dir_of(l->b)->path);
 	closedir(dir);
 	return rc;
@@ -423,7 +438,8 @@ static int list_kind(struct list *l, int fd, long wanted, bool leaves, struct ng
 		if (wanted >= 0 && n != wanted)
 			continue;
 		if (!leaves) {
-			add(l, fd, e->d_name, n, NULL);
+			rc = add(l, fd, e->d_name, n, NULL, err);
+			errno = 0;
 			continue;
 		}
 		int sub = ng_dir_openat(fd, e->d_name);
@@ -431,6 +447,8 @@ static int list_kind(struct list *l, int fd, long wanted, bool leaves, struct ng
 			rc = list_round(l, sub, n, err);
 		else if (errno == ENOENT)
 			continue; /* pruned in between */
+		else if (our_trouble(errno))
+			rc = ng_dir_fail(l->b, err, "cannot read '%s'", ng_dir_of(l->b)->path);
 		else
 			++*l->odd;
 		errno = 0;
@@ -452,7 +470,7 @@ static int dir_list(struct ng_board *b, enum ng_object_kind kind, long n, struct
 
 	if (kind == NG_OBJ_BASE) {
 		if (fstatat(ng_dir_of(b)->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			add(&l, ng_dir_of(b)->fd, name, 0, NULL);
+			return add(&l, ng_dir_of(b)->fd, name, 0, NULL, err);
 		else if (errno != ENOENT || !still_there(b))
 			return ng_dir_fail(b, err, "cannot look at '%s/%s'", ng_dir_of(b)->path, name);
 		return 0;
