@@ -37,7 +37,7 @@ rounds() { jq -c .round out/rounds.jsonl | tr '\n' ' '; }
 	grep -q 'ng-train .*--memory=300M' out/commands
 	before=$(cksum <out/rounds.jsonl)
 	expect 0 ng-sim sim.conf out
-	[ -z "$output" ]
+	[ "$output" = "$(cat out/rounds.jsonl)" ]
 	[ "$(cksum <out/rounds.jsonl)" = "$before" ]
 	[ ! -e out/lock ]
 }
@@ -74,6 +74,7 @@ rounds() { jq -c .round out/rounds.jsonl | tr '\n' ' '; }
 	[ "$(rounds)" = "0 " ]
 	expect 0 ng-sim sim.conf out
 	[ "$(rounds)" = "0 1 2 " ]
+	[ "$(printf '%s\n' "$output" | jq -c .round | tr '\n' ' ')" = "0 1 2 " ]
 }
 
 @test "a trainer that fails is named, with its code; another can be set" {

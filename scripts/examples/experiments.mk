@@ -20,8 +20,8 @@ run-%.conf: base.conf
 
 results/%.json: run-%.conf
 	@mkdir -p results
-	$(SIM) $< results/$*.d >/dev/null
-	cp results/$*.d/rounds.jsonl $@
+	$(SIM) $< results/$*.d >$@.new
+	mv $@.new $@
 
 .PRECIOUS: run-%.conf
 .PHONY: table
