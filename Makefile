@@ -120,7 +120,7 @@ unit: $(UNIT) $(REPLAY)
 
 # the fast tier: no network, no root, no GPU
 check: all $(TESTS)
-	@$(RUN) $(UNIT) $(REPLAY) $(BATS)
+	@$(RUN) $(BATS) $(UNIT) $(REPLAY)
 
 # A program's memory is the system's to take back: leaks are looked for in the
 # unit tests, where every object has an owner, not in the programs.

@@ -52,6 +52,7 @@ storm() {
 			0) [ -z "$out" ] || same "$out" good.expected || fail "$said: OUT is not whole" ;;
 			137)
 				[ "${fault#*:}" = KILL ] || fail "$said"
+				[ -z "$out" ] || [ ! -e "$out" ] || same "$out" good.expected || fail "$said: half of OUT was left"
 				struck=$((struck + 1))
 				;;
 			1 | 64 | 65 | 66 | 69 | 71 | 74 | 75 | 76 | 77)
