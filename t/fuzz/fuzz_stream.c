@@ -66,8 +66,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct ng_err one, two;
 	int a = read_all(data, size, SIZE_MAX, 0, &one), b = read_all(data, size, 1 + size / 7, 0, &two);
 
-	/* how the bytes are cut up makes no difference */
-	if (a != b || (a < 0 && (one.code != two.code || strcmp(one.text, two.text) != 0)))
+	/* How the bytes are cut up decides nothing but which of two faults is met
+	 * first: zstd finds a damaged block when it has all of it, and a NaN decoded
+	 * before it may have been seen by then. */
+	if (a != b)
 		abort();
 	read_all(data, size, SIZE_MAX, all, &one);
 	return 0;
