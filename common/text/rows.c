@@ -488,6 +488,10 @@ static int next_record(struct reader *r, struct record *rec, struct ng_err *err)
 	ptrdiff_t end, got;
 	int state = 0;
 
+	if (r->buf == NULL) {
+		r->cap = 2 * BLOCK;
+		r->buf = ng_xmalloc(r->cap);
+	}
 	for (;;) {
 		end = record_end(r->file->format, r->buf + r->from, &scanned, r->to - r->from, &state);
 		if (end >= 0 || r->end)
@@ -501,7 +505,7 @@ static int next_record(struct reader *r, struct record *rec, struct ng_err *err)
 			r->from = 0;
 		}
 		if (r->cap - r->to < BLOCK) {
-			r->cap = r->cap ? r->cap * 2 : 2 * BLOCK;
+			r->cap *= 2;
 			r->buf = ng_xrealloc(r->buf, r->cap, 1);
 		}
 		got = pread_full(r->file->fd, r->buf + r->to, BLOCK, r->at + r->to);
