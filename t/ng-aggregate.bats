@@ -92,6 +92,37 @@ list() { # the list that ng-pull prints
 	[ ! -e piped.zst ]
 }
 
+@test "a list that names other bytes is not believed" {
+	list | sed "s/$OBJECT_b/$OBJECT_a/" >l
+	expect 0 ng-aggregate --files-from l -o new.zst
+	says "site 'site-b', 'b.zst': refused: its object digest is ${OBJECT_b:0:12}, not ${OBJECT_a:0:12} as listed"
+	zstd -dcq new.zst | head -c 20000 | grep -aq "$OBJECT_b"
+	list | sed "s/$OBJECT_G/$OBJECT_a/" >l
+	expect 65 ng-aggregate --files-from l -o none.zst
+	says "'g.zst': its object digest"
+	[ ! -e none.zst ]
+}
+
+skippable() { # $1 in a frame of ng's kind; shorter than 256 bytes
+	printf '\x5e\x2a\x4d\x18'
+	printf "\\x$(printf %02x ${#1})\\0\\0\\0%s" "$1"
+}
+
+@test "a frame that is not the one its opening names is the pipe's fault" {
+	for digest in "$OBJECT_a" "$OBJECT_b"; do
+		skippable '{"ng":{"open":{"frames":[{"kind":"update","site":"site-a","digest":"'"$digest"'"}]}}}'
+		cat g.zst a.zst b.zst
+		skippable '{"ng":{"close":{"code":0,"frames":3,"reason":""}}}'
+	done >both
+	half=$(($(wc -c <both) / 2))
+	head -c $half both >true.zst
+	tail -c $half both >false.zst
+	expect 0 ng-aggregate -q -o new.zst true.zst
+	expect 65 ng-aggregate -o none.zst false.zst
+	says "its object digest is not the one in the opening"
+	[ ! -e none.zst ]
+}
+
 @test "below the quorum: exit 1, nothing written, and the stream says why" {
 	expect 1 ng-aggregate -o none.zst g.zst a.zst
 	says "1 of 1 updates can be used, and the quorum is 2"

@@ -149,12 +149,28 @@ static void refuse(struct aggregation *a, struct ng_agg_verdict *v, const char *
 		a->opts->refused(v, name, a->opts->arg);
 }
 
-/* Object digest of an update that came without one. */
-static int find_digest(struct reader *r, const struct ng_agg_source *s, struct ng_err *err)
+/* The object digest of what lies there now; of a file that is no frame, that of its bytes. */
+static int find_digest(char out[NG_HASH_HEX], const struct ng_agg_source *s, struct ng_err *err)
 {
-	if (ng_elements_open(&r->e, s, NG_STREAM_OBJECT, err) < 0 || ng_stream_drain(r->e.stream, err) < 0)
-		return -1;
-	snprintf(r->verdict->digest, sizeof r->verdict->digest, "%s", ng_stream_object_digest(r->e.stream));
+	struct ng_elements e;
+	int result = ng_elements_open(&e, s, NG_STREAM_OBJECT, err) < 0 || ng_stream_drain(e.stream, err) < 0 ? -1 : 0;
+
+	out[0] = '\0';
+	if (result == 0)
+		snprintf(out, NG_HASH_HEX, "%s", ng_stream_object_digest(e.stream));
+	else if (s->path && ng_hash_file(out, s->path) < 0)
+		out[0] = '\0';
+	ng_elements_close(&e);
+	return result;
+}
+
+/* What was told of a source is no more than a claim until its bytes were hashed. */
+static int check_digest(const struct ng_elements *e, const char *told, struct ng_err *err)
+{
+	const char *hex = ng_stream_object_digest(e->stream);
+
+	if (told[0] && strcmp(hex, told) != 0)
+		return ng_fail(err, NG_REFUSED, "its object digest is %.12s, not %.12s as listed", hex, told);
 	return 0;
 }
 
@@ -178,15 +194,11 @@ static void read_header(void *arg, size_t i)
 	snprintf(r.verdict->reason, sizeof r.verdict->reason, "ok");
 	bool failed = ng_elements_open(&r.e, s, 0, err) < 0 || check_update(a, &r, err) < 0;
 	ng_elements_close(&r.e);
-	if (!s->digest[0]) {
+	/* a refused one is named by a digest all the same, and never by one that it does not have */
+	if (failed || !s->digest[0]) {
 		struct ng_err ignored;
-		/* a refused one is named by a digest all the same; of a file that is no frame, that of its bytes */
-		if (find_digest(&r, s, failed ? &ignored : err) < 0) {
+		if (find_digest(r.verdict->digest, s, failed ? &ignored : err) < 0)
 			failed = true;
-			if (s->path && ng_hash_file(r.verdict->digest, s->path) < 0)
-				r.verdict->digest[0] = '\0';
-		}
-		ng_elements_close(&r.e);
 	}
 	stage->failed[i] = failed;
 }
@@ -281,7 +293,7 @@ static int read_global(struct aggregation *a, struct ng_err *err)
 	float *block = ng_xarray(BLOCK_MAX, sizeof *block);
 	int result = -1;
 
-	if (ng_elements_open(&e, a->global, NG_STREAM_DIGEST, err) < 0)
+	if (ng_elements_open(&e, a->global, NG_STREAM_DIGEST | (a->global->digest[0] ? NG_STREAM_OBJECT : 0), err) < 0)
 		goto out;
 	ng_header_copy(&a->header, ng_stream_header(e.stream));
 	if (ng_frame_parse(&a->frame, &a->header.meta, err) < 0)
@@ -309,6 +321,10 @@ static int read_global(struct aggregation *a, struct ng_err *err)
 	}
 	if (ng_elements_end(&e, err) < 0)
 		goto out;
+	if (a->global->digest[0] && check_digest(&e, a->global->digest, err) < 0) {
+		ng_fail_prefix(err, "'%s'", a->global->name);
+		goto out;
+	}
 	for (size_t i = 0; i < a->header.n; i++) {
 		double least = 0.1 * sqrt((double)a->header.tensor[i].count);
 		a->limit[i] = a->max_norm * (a->limit[i] > least ? a->limit[i] : least);
@@ -457,7 +473,12 @@ static void end_reader(void *arg, size_t i)
 	struct reader *r = &a->reader[i];
 
 	if (!r->failed)
-		r->failed = ng_elements_end(&r->e, &r->err) < 0;
+		r->failed = ng_elements_end(&r->e, &r->err) < 0 ||
+			    (r->verdict && check_digest(&r->e, r->verdict->digest, &r->err) < 0);
+	if (r->failed && r->verdict && is_refusal(&r->err)) {
+		struct ng_err ignored;
+		find_digest(r->verdict->digest, r->e.source, &ignored);
+	}
 }
 
 /* A reader that failed for its own fault is refused, and nothing of this pass is used. */
@@ -496,7 +517,7 @@ static int run_group(struct aggregation *a, const struct ng_agg_source *const *s
 
 	for (size_t i = 0; i < a->readers; i++) {
 		struct reader *r = &a->reader[i];
-		r->failed = ng_elements_open(&r->e, source[i], 0, &r->err) < 0 ||
+		r->failed = ng_elements_open(&r->e, source[i], r->verdict ? NG_STREAM_OBJECT : 0, &r->err) < 0 ||
 			    (r->verdict ? check_update(a, r, &r->err)
 					: ng_elements_expect(&r->e, &a->header, &r->err)) < 0;
 		r->e.limit = r->verdict ? a->limit : NULL;

@@ -34,7 +34,7 @@ struct ng_agg_source {
 	int fd;	    /* `length` bytes at `offset` of fd */
 	uint64_t offset, length;
 	char site[65];		  /* as listed by ng-pull, "" = not said */
-	char digest[NG_HASH_HEX]; /* object digest as listed; "" = to be computed (one more reading) */
+	char digest[NG_HASH_HEX]; /* object digest as listed, checked; "" = to be computed (one more reading) */
 };
 
 /* What became of an update. */
@@ -80,7 +80,8 @@ struct ng_agg_result {
  * norm over the limit: per tensor ||delta|| <= max_norm * max(||global||,
  * 0.1 sqrt(elements)); no examples (no steps where these are the weights); a
  * second one of its site (equal ones count once, of different ones none);
- * a cut or altered file.
+ * a cut or altered file; another object digest than the one listed.  The
+ * digests of the result are of what was read, never merely of what was listed.
  */
 int ng_aggregate(struct ng_agg_result *out, const struct ng_agg_source *global, const struct ng_agg_source *update,
 	size_t n, const struct ng_agg_opts *opts, int fd, struct ng_err *err);

@@ -50,10 +50,11 @@ static int keep(void *arg, const void *data, size_t n, struct ng_err *err)
 	return 0;
 }
 
-/* The object digest that the opening tells of this frame; NULL when it tells none. */
-static const char *told_digest(const json_t *opening, const struct ng_frame *f)
+/* Does the opening name this object, or none of its kind and site? */
+static bool agrees(const json_t *opening, const struct ng_frame *f, const char *digest)
 {
 	const json_t *frames = json_object_get(opening, "frames"), *frame;
+	bool named = false;
 	size_t i;
 
 	json_array_foreach(frames, i, frame)
@@ -61,11 +62,13 @@ static const char *told_digest(const json_t *opening, const struct ng_frame *f)
 		const char *kind = json_string_value(json_object_get(frame, "kind"));
 		const char *site = json_string_value(json_object_get(frame, "site"));
 		const char *hex = json_string_value(json_object_get(frame, "digest"));
-		if (kind && hex && ng_hash_valid(hex) && strcmp(kind, ng_kind_name(f->kind)) == 0 &&
-			strcmp(site ? site : "", f->site) == 0)
-			return hex;
+		if (!kind || !hex || strcmp(kind, ng_kind_name(f->kind)) != 0 || strcmp(site ? site : "", f->site) != 0)
+			continue;
+		if (strcmp(hex, digest) == 0)
+			return true;
+		named = true;
 	}
-	return NULL;
+	return !named;
 }
 
 int ng_inputs_spool(struct ng_inputs *in, struct ng_stream *s, const char *tmpdir, struct ng_err *err)
@@ -84,7 +87,6 @@ int ng_inputs_spool(struct ng_inputs *in, struct ng_stream *s, const char *tmpdi
 		if (got <= 0)
 			break;
 		const struct ng_frame *f = ng_stream_frame(s);
-		const char *told = told_digest(ng_stream_opening(s), f);
 		const char *text = json_string_value(json_object_get(ng_stream_opening(s), "experiment"));
 		bool global = f->kind == NG_KIND_GLOBAL;
 		if (text) {
@@ -92,12 +94,12 @@ int ng_inputs_spool(struct ng_inputs *in, struct ng_stream *s, const char *tmpdi
 			in->experiment = ng_xstrdup(text);
 		}
 		snprintf(source.site, sizeof source.site, "%s", f->site);
-		if (told)
-			snprintf(source.digest, sizeof source.digest, "%s", told);
 		if (ng_stream_drain(s, err) < 0)
 			return -1;
-		if (!told)
-			snprintf(source.digest, sizeof source.digest, "%s", ng_stream_object_digest(s));
+		snprintf(source.digest, sizeof source.digest, "%s", ng_stream_object_digest(s));
+		if (!agrees(ng_stream_opening(s), f, source.digest))
+			return ng_fail(err, NG_DATA, "%s, frame %zu: its object digest is not the one in the opening",
+				ng_stream_name(s), ng_stream_count(s));
 		source.length = in->length - source.offset;
 		source.name = ng_xasprintf("%s, frame %zu", ng_stream_name(s), ng_stream_count(s));
 		if (ng_inputs_add(in, &source, global, err) < 0)

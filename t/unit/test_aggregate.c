@@ -300,7 +300,8 @@ static void refusals(void)
 		{ "dtype", "tensor 'embeddings.word.weight': type F16, not F32" },
 		{ "experiment", "another experiment" }, { "round", "trained on round 4, not 0" },
 		{ "base", "another base" }, { "examples", "0 examples" }, { "kind", "global" }, { "cut", "" },
-		{ "flip", "" }, { "empty", "" }, { "twice", "more than one frame" } };
+		{ "flip", "" }, { "empty", "" }, { "twice", "more than one frame" },
+		{ "listed", "its object digest is " } };
 	struct ng_agg_source update[3];
 	char name[32], *out, *clean;
 	size_t len, clean_len, n;
@@ -336,6 +337,8 @@ static void refusals(void)
 		make(&update[2], &spec, "bad.zst");
 		memcpy(base, kept_base, sizeof base);
 		alter(update[2].path, what);
+		if (strcmp(what, "listed") == 0) /* the list tells of something else than what lies there */
+			memcpy(update[2].digest, update[0].digest, NG_HASH_HEX);
 		int status = aggregate(
 			update, 3, (struct ng_agg_opts){ .threads = 2, .block = i % 2 ? 0 : 512 }, &out, &len, &err);
 		if (!CHECK_MSG(status == 0 && result.accepted == 2, what))
@@ -348,6 +351,11 @@ static void refusals(void)
 			printf("# %s\n", v ? v->reason : "none refused");
 		if (v && strcmp(what, "nan") == 0)
 			printf("# %s\n", v->reason);
+		/* what is named is what was read; two frames have the digest of the first */
+		char hex[NG_HASH_HEX];
+		CHECK_MSG(v && ng_hash_file(hex, update[2].path) == 0 &&
+				  (strcmp(v->digest, hex) == 0 || strcmp(what, "twice") == 0),
+			what);
 		if (status == 0) {
 			size_t m;
 			float *got = values(out, len, &m, &f, &h);
@@ -364,6 +372,30 @@ static void refusals(void)
 	free(clean);
 	ng_agg_source_release(&update[0]);
 	ng_agg_source_release(&update[1]);
+}
+
+/* A global that is not the one listed is no base to add to. */
+static void listed_global(void)
+{
+	struct ng_agg_source update[2];
+	struct ng_err err;
+	char kept[NG_HASH_HEX], *out;
+	size_t len;
+
+	for (size_t i = 0; i < 2; i++) {
+		struct frames_spec spec = update_of(i);
+		make(&update[i], &spec, i ? "l1.zst" : "l0.zst");
+	}
+	memcpy(kept, global.digest, sizeof kept);
+	memcpy(global.digest, update[0].digest, sizeof kept);
+	CHECK_INT_EQ(aggregate(update, 2, (struct ng_agg_opts){ 0 }, &out, &len, &err), -1);
+	CHECK_INT_EQ(err.code, NG_DATA);
+	CHECK(strstr(err.text, "object digest") != NULL);
+	memcpy(global.digest, kept, sizeof kept);
+	CHECK_INT_EQ(aggregate(update, 2, (struct ng_agg_opts){ 0 }, &out, &len, &err), 0);
+	free(out);
+	for (size_t i = 0; i < 2; i++)
+		ng_agg_source_release(&update[i]);
 }
 
 static void doubles(void)
@@ -443,6 +475,7 @@ int main(void)
 	mean();
 	same_data();
 	refusals();
+	listed_global();
 	doubles();
 	ng_agg_result_release(&result);
 	ng_remove_tree(dir);
