@@ -48,6 +48,17 @@ static inline size_t part(size_t n, size_t piece, size_t i)
 	return n - i * piece < piece ? n - i * piece : piece;
 }
 
+/* What ng_threads_run is told: nanoseconds of a * b * c multiply-adds, and of a * b elements passed through. */
+static inline double product_ns(size_t a, size_t b, size_t c)
+{
+	return (double)a * (double)b * (double)c / 16;
+}
+
+static inline double pass_ns(size_t a, size_t b)
+{
+	return (double)a * (double)b;
+}
+
 static inline int fail(struct cpu *cpu, enum ng_dev_status status, const char *text)
 {
 	cpu->error = text;

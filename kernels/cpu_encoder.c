@@ -36,7 +36,7 @@ static int cpu_embed(struct ng_device *dev, struct ng_ref x, struct ng_ref ids, 
 		.T = T,
 		.C = C };
 
-	ng_threads_run(cpu->pool, embed_piece, &e, count(T, NG_PIECE));
+	ng_threads_run(cpu->pool, embed_piece, &e, count(T, NG_PIECE), pass_ns(T, C));
 	return NG_DEV_OK;
 }
 
@@ -64,7 +64,7 @@ static int cpu_embed_bwd(struct ng_device *dev, struct ng_ref dwte, struct ng_re
 		.C = C };
 
 	/* by channels: every row of the tables is then added to in token order, whoever does it */
-	ng_threads_run(cpu->pool, embed_bwd_piece, &e, count(C, SLAB));
+	ng_threads_run(cpu->pool, embed_bwd_piece, &e, count(C, SLAB), pass_ns(T, C));
 	return NG_DEV_OK;
 }
 
@@ -113,7 +113,7 @@ static int cpu_layernorm(struct ng_device *dev, struct ng_ref y, struct ng_ref s
 			.drop_x = on(drop_x),
 			.drop_y = on(drop_y) } };
 
-	ng_threads_run(cpu->pool, layernorm_piece, &n, count(T, NG_PIECE));
+	ng_threads_run(cpu->pool, layernorm_piece, &n, count(T, NG_PIECE), 2 * pass_ns(T, C));
 	return NG_DEV_OK;
 }
 
@@ -155,7 +155,7 @@ static int cpu_layernorm_bwd(struct ng_device *dev, struct ng_ref ds, struct ng_
 			return status;
 		n.parts = cpu->scratch;
 	}
-	ng_threads_run(cpu->pool, layernorm_bwd_piece, &n, pieces);
+	ng_threads_run(cpu->pool, layernorm_bwd_piece, &n, pieces, 2 * pass_ns(T, C));
 	for (size_t i = 0; n.parts && i < pieces; i++) {
 		if (dgamma.mem)
 			cpu->ops->axpy(at(dgamma), 1.0f, n.parts + i * 2 * C, C);
@@ -197,6 +197,19 @@ static size_t longest(const int32_t *cu, size_t S)
 	return (size_t)most;
 }
 
+/* Two products of L x L by C, and a pass over L x L in each head. */
+static double attention_ns(const struct ng_attn_args *a)
+{
+	double squares = 0;
+
+	for (size_t s = 0; s < a->S; s++) {
+		double L = (double)(a->cu[s + 1] - a->cu[s]);
+
+		squares += L * L;
+	}
+	return squares * ((double)a->C / 8 + (double)a->H);
+}
+
 static int cpu_attention(struct ng_device *dev, struct ng_ref ctx, struct ng_ref lse, struct ng_ref qkv,
 	struct ng_ref bias, struct ng_ref cu, size_t S, size_t T, size_t C, size_t H, const struct ng_dropout *drop)
 {
@@ -218,7 +231,7 @@ static int cpu_attention(struct ng_device *dev, struct ng_ref ctx, struct ng_ref
 	if (status != 0)
 		return status;
 	t.scratch = cpu->scratch;
-	ng_threads_run(cpu->pool, attention_piece, &t, S * H);
+	ng_threads_run(cpu->pool, attention_piece, &t, S * H, attention_ns(&t.a));
 	return NG_DEV_OK;
 }
 
@@ -249,7 +262,7 @@ static int cpu_attention_bwd(struct ng_device *dev, struct ng_ref dqkv, struct n
 	t.scratch = cpu->scratch;
 	if (parts > 0)
 		t.a.dbias_parts = cpu->scratch + t.each * threads;
-	ng_threads_run(cpu->pool, attention_bwd_piece, &t, S * H);
+	ng_threads_run(cpu->pool, attention_bwd_piece, &t, S * H, 3 * attention_ns(&t.a));
 	for (size_t i = 0; i < parts; i++) {
 		size_t h = i / NG_BUCKETS % H, bucket = i % NG_BUCKETS;
 
@@ -292,8 +305,7 @@ static int cpu_pool(struct ng_device *dev, struct ng_ref e, size_t lde, struct n
 		.C = C,
 		.mode = mode };
 
-	(void)T;
-	ng_threads_run(cpu->pool, pool_piece, &p, S);
+	ng_threads_run(cpu->pool, pool_piece, &p, S, pass_ns(T, C) / 2);
 	return NG_DEV_OK;
 }
 
@@ -322,8 +334,7 @@ static int cpu_pool_bwd(struct ng_device *dev, struct ng_ref dx, struct ng_ref d
 		.mode = mode,
 		.accumulate = accumulate };
 
-	(void)T;
-	ng_threads_run(cpu->pool, pool_bwd_piece, &p, S);
+	ng_threads_run(cpu->pool, pool_bwd_piece, &p, S, pass_ns(T, C) / 2);
 	return NG_DEV_OK;
 }
 

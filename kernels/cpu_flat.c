@@ -18,7 +18,7 @@ struct flat {
 static void run_flat(struct cpu *cpu, ng_threads_fn *fn, struct flat *f)
 {
 	f->ops = cpu->ops;
-	ng_threads_run(cpu->pool, fn, f, count(f->n, NG_CPU_FLAT));
+	ng_threads_run(cpu->pool, fn, f, count(f->n, NG_CPU_FLAT), pass_ns(f->n, 1));
 }
 
 static void copy_piece(void *arg, size_t i, int who)
@@ -208,7 +208,7 @@ static void run_rows(struct cpu *cpu, ng_threads_fn *fn, struct rows *r)
 {
 	r->ops = cpu->ops;
 	r->each = r->N >= NG_CPU_FLAT || r->N == 0 ? 1 : NG_CPU_FLAT / r->N;
-	ng_threads_run(cpu->pool, fn, r, count(r->R, r->each));
+	ng_threads_run(cpu->pool, fn, r, count(r->R, r->each), pass_ns(r->R, r->N));
 }
 
 static void normalize_piece(void *arg, size_t i, int who)

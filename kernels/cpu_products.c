@@ -69,7 +69,8 @@ static int run_product(struct cpu *cpu, struct product *p)
 		return fail(cpu, NG_DEV_FAILED, too_large);
 	p->cpu = cpu;
 	p->across = count(p->N, p->cols);
-	ng_threads_run(cpu->pool, product_piece, p, count(p->M, p->rows) * p->across);
+	ng_threads_run(cpu->pool, product_piece, p, count(p->M, p->rows) * p->across,
+		product_ns(p->M, p->N, p->K) + pass_ns(p->M, p->N));
 	return NG_DEV_OK;
 }
 
@@ -174,7 +175,7 @@ static int cpu_linear_dw(struct ng_device *dev, struct ng_ref dw, struct ng_ref 
 	if (db.mem) {
 		struct column_sum c = { .ops = cpu->ops, .db = at(db), .dy = at(dy), .T = T, .N = N };
 
-		ng_threads_run(cpu->pool, column_piece, &c, count(N, NG_CPU_COLSUM));
+		ng_threads_run(cpu->pool, column_piece, &c, count(N, NG_CPU_COLSUM), pass_ns(T, N) / 4);
 	}
 	if (!dw.mem || T == 0)
 		return NG_DEV_OK;
@@ -207,9 +208,9 @@ static int cpu_linear_dw(struct ng_device *dev, struct ng_ref dw, struct ng_ref 
 	w.parts = cpu->scratch;
 	w.tokens = count(T, w.splits);
 	w.splits = count(T, w.tokens);
-	ng_threads_run(cpu->pool, split_piece, &w, w.pieces * w.splits);
+	ng_threads_run(cpu->pool, split_piece, &w, w.pieces * w.splits, product_ns(N, K, T));
 	if (w.splits > 1)
-		ng_threads_run(cpu->pool, join_piece, &w, count(w.n, NG_CPU_FLAT));
+		ng_threads_run(cpu->pool, join_piece, &w, count(w.n, NG_CPU_FLAT), pass_ns(w.n, w.splits));
 	return NG_DEV_OK;
 }
 

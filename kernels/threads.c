@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #define SPINS 2000
+#define ALONE 30000.0 /* nanoseconds of work that are not worth waking anyone for */
 
 struct worker {
 	struct ng_threads *pool;
@@ -155,9 +156,9 @@ int ng_threads_count(const struct ng_threads *pool)
 	return pool->threads;
 }
 
-void ng_threads_run(struct ng_threads *pool, ng_threads_fn *fn, void *arg, size_t pieces)
+void ng_threads_run(struct ng_threads *pool, ng_threads_fn *fn, void *arg, size_t pieces, double work_ns)
 {
-	if (pool->started == 0 || pieces < 2) {
+	if (pool->started == 0 || pieces < 2 || work_ns < ALONE) {
 		for (size_t i = 0; i < pieces; i++)
 			fn(arg, i, 0);
 		return;

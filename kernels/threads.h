@@ -21,7 +21,9 @@ struct ng_threads *ng_threads_new(int threads);
 void ng_threads_free(struct ng_threads *pool);
 int ng_threads_count(const struct ng_threads *pool);
 /* Calls fn for every piece and returns when all are done; all that the pieces
- * wrote is visible to the caller. */
-void ng_threads_run(struct ng_threads *pool, ng_threads_fn *fn, void *arg, size_t pieces);
+ * wrote is visible to the caller.  work: about how many nanoseconds all pieces
+ * take one thread; little of it is done by the caller alone, since waking the
+ * others takes longer.  Right within a factor of three is enough. */
+void ng_threads_run(struct ng_threads *pool, ng_threads_fn *fn, void *arg, size_t pieces, double work);
 
 #endif

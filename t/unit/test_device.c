@@ -38,7 +38,7 @@ static void test_threads(void)
 			total += (int)n;
 			for (size_t i = 0; i < n; i++)
 				want[i]++;
-			ng_threads_run(pool, count_calls, seen, n);
+			ng_threads_run(pool, count_calls, seen, n, 1e9);
 			if (atomic_load(&calls) != total)
 				early++;
 		}
@@ -49,6 +49,28 @@ static void test_threads(void)
 	ng_threads_free(NULL);
 	CHECK_MSG(early == 0, "a run returns when all pieces are done, for 1 to 5 threads");
 	CHECK_MSG(uneven == 0, "every piece is done exactly once");
+}
+
+static void nap(void *arg, size_t piece, int who)
+{
+	int *helped = arg;
+
+	(void)piece;
+	if (who != 0)
+		helped[who]++;
+	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+}
+
+static void test_little_work(void)
+{
+	struct ng_threads *pool = ng_threads_new(3);
+	int few[3] = { 0 }, many[3] = { 0 };
+
+	ng_threads_run(pool, nap, few, 8, 1000);
+	ng_threads_run(pool, nap, many, 64, 1e6);
+	CHECK_MSG(few[1] + few[2] == 0, "what is told to be little work wakes nobody");
+	CHECK_MSG(many[1] + many[2] > 0, "and much is shared out");
+	ng_threads_free(pool);
 }
 
 /* Right but for one element of tall results, as the bug this check was made for. */
@@ -124,6 +146,7 @@ static void test_open(void)
 int main(void)
 {
 	test_threads();
+	test_little_work();
 	test_open();
 	return check_done();
 }
