@@ -92,6 +92,7 @@ static struct ng_devset devset;
 static struct ng_checkpoint done; /* how far the round is */
 static FILE *logfile;
 static double saved_at;
+static struct ng_position saved_place;
 
 /* ---- the ends ---- */
 
@@ -375,7 +376,9 @@ static void make_key(char key[NG_HASH_HEX])
 static bool stop_wanted(void *arg)
 {
 	(void)arg;
-	return ng_sig_pending() || (opt.checkpoint > 0 && ng_now() - saved_at >= (double)opt.checkpoint);
+	/* where a state was saved already, work goes on until there is a new one, however long that takes */
+	return ng_sig_pending() || (opt.checkpoint > 0 && ng_now() - saved_at >= (double)opt.checkpoint &&
+					   ng_trainer_moved(&trainer, &saved_place));
 }
 
 static void save(void)
@@ -384,6 +387,7 @@ static void save(void)
 	if (ng_checkpoint_save(checkpoint, &done, &trainer, &err))
 		die();
 	saved_at = ng_now();
+	saved_place = ng_trainer_position(&trainer);
 }
 
 /* From where an earlier run was stopped, if it was of the same round, data and experiment. */
@@ -512,6 +516,7 @@ static void train(void)
 	if (opt.eval && done.step == 0)
 		evaluate();
 	saved_at = ng_now();
+	saved_place = ng_trainer_position(&trainer);
 	ng_sig_defer();
 	for (uint32_t epoch = 0; epoch < layout.epochs; epoch++) {
 		if (at + layout.epoch_steps[epoch] <= done.step) {

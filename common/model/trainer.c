@@ -234,6 +234,16 @@ static int backward(struct ng_trainer *t, const struct ng_batch *b, const struct
 	return 0;
 }
 
+struct ng_position ng_trainer_position(const struct ng_trainer *t)
+{
+	return (struct ng_position){ t->phase, t->grain, t->left };
+}
+
+bool ng_trainer_moved(const struct ng_trainer *t, const struct ng_position *since)
+{
+	return t->phase != since->phase || t->grain != since->grain || t->left != since->left;
+}
+
 /* On NG_DATA: which texts. */
 static int loss_error(struct ng_step_result *r, size_t bad, size_t B, struct ng_err *err)
 {

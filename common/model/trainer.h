@@ -87,6 +87,12 @@ struct ng_step_result {
 	size_t kept, grains; /* how many grains were kept, of how many */
 };
 
+/* Where a step stands. */
+struct ng_position {
+	enum ng_phase phase;
+	size_t grain, left;
+};
+
 /* Fills t from its fields m, optim (without m, v), scale, dropout, seed, round, B, columns, max_length and
  * plan: allocates everything. */
 int ng_trainer_init(struct ng_trainer *t, struct ng_err *err);
@@ -96,6 +102,11 @@ void ng_trainer_release(struct ng_trainer *t);
  * 0: done, position back at the start; 1: stopped; -1: err. */
 int ng_trainer_step(struct ng_trainer *t, const struct ng_batch *batch, uint32_t step, double lr,
 	struct ng_step_result *result, const struct ng_stop *stop, struct ng_err *err);
+
+/* Is there anything new to save?  A grain's forward and the loss start over when they are stopped, so whoever stops
+ * again and again at the same place gets nowhere: ask this of all stops that can wait. */
+struct ng_position ng_trainer_position(const struct ng_trainer *t);
+bool ng_trainer_moved(const struct ng_trainer *t, const struct ng_position *since);
 
 /* Grains of texts with those lengths; returns their number, cut (n + 1) filled. */
 size_t ng_grains_cut(size_t *cut, const size_t *off, size_t n);

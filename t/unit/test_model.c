@@ -452,6 +452,22 @@ static bool stop_now(void *arg)
 	return true;
 }
 
+/* A timer that is always due, as of a checkpoint that is wanted more often than a grain takes. */
+struct timer {
+	const struct ng_trainer *t;
+	struct ng_position saved;
+};
+
+static bool stop_if_moved(void *arg)
+{
+	struct timer *timer = arg;
+
+	return ng_trainer_moved(timer->t, &timer->saved);
+}
+
+#define ALWAYS_DUE (-1) /* for stop_every */
+#define STOPS_MAX 1000
+
 /* Three steps of 32 rows, two negatives and dropout; the weights after them, which the caller frees. */
 static float *three_steps(const char *dir, int threads, const struct ng_tokenizer *tok, const json_t *rows,
 	uint64_t memory, int stop_every, const char *state, size_t *n, struct ng_step_result *r)
@@ -459,12 +475,15 @@ static float *three_steps(const char *dir, int threads, const struct ng_tokenize
 	struct ng_model m;
 	struct ng_trainer t;
 	struct countdown count = { stop_every, stop_every };
+	struct timer timer = { &t, { NG_PHASE_EMBED, 0, 0 } };
 	struct ng_stop stop = { stop_now, &count };
 	struct ng_device *dev;
 	float *out = NULL;
 	int stopped = 0, inside = 0;
 
 	*n = 0;
+	if (stop_every == ALWAYS_DUE)
+		stop = (struct ng_stop){ stop_if_moved, &timer };
 	if (ng_device_open(&dev, "cpu", threads, NULL, NULL))
 		return NULL;
 	if (!open_model(&m, dev, dir) || !make_trainer(&t, &m, 32, 4, 64, memory, 0.1))
@@ -477,7 +496,9 @@ static float *three_steps(const char *dir, int threads, const struct ng_tokenize
 		while ((rc = ng_trainer_step(&t, &b, (uint32_t)s, 1e-3, r, stop_every ? &stop : NULL, &err)) == 1) {
 			struct ng_checkpoint ck = { .key = "key", .step = s, .steps = 3, .loss_sum = 0.1 };
 
-			stopped++;
+			timer.saved = ng_trainer_position(&t);
+			if (++stopped == STOPS_MAX)
+				break;
 			inside += t.left > 0;
 			if (state == NULL)
 				continue;
@@ -495,7 +516,9 @@ static float *three_steps(const char *dir, int threads, const struct ng_tokenize
 		CHECK_INT_EQ(rc, 0);
 		batch_release(&b);
 	}
-	if (stop_every)
+	if (stop_every == ALWAYS_DUE)
+		CHECK_MSG(stopped >= 3 && stopped < STOPS_MAX, "what is stopped all the time gets to its end");
+	else if (stop_every)
 		CHECK(stopped >= 3 && inside >= 1);
 	*n = m.count;
 	out = ng_xarray(m.count, sizeof(*out));
@@ -533,6 +556,10 @@ static void test_bits(const char *name, const char *dir, const struct ng_tokeniz
 		CHECK_MSG(b && n == k && memcmp(a, b, n * sizeof(*a)) == 0, "the same bits when taken up from a file");
 		free(b);
 	}
+	b = three_steps(dir, 2, tok, rows, (uint64_t)1 << 30, ALWAYS_DUE, state, &k, &other);
+	CHECK_MSG(
+		b && n == k && memcmp(a, b, n * sizeof(*a)) == 0, "the same bits when saved wherever there is a place");
+	free(b);
 	unlink(state);
 	free(a);
 }
