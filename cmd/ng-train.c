@@ -155,8 +155,11 @@ static void take_experiment(const char *path)
 	text = json_string_value(json_object_get(ng_stream_opening(stream), "experiment"));
 	if (text == NULL)
 		text = config.experiment;
-	if (ng_experiment_parse(&experiment, text, strlen(text), "ng.config", NULL, 0, &err) ||
-		ng_experiment_supported(&experiment, &err))
+	if (ng_experiment_parse(&experiment, text, strlen(text), "ng.config", NULL, 0, &err)) {
+		err.code = NG_DATA; /* not the fault of this command line */
+		die();
+	}
+	if (ng_experiment_supported(&experiment, &err))
 		die();
 	if (strcmp(experiment.name, frame.name) != 0)
 		ng_die(NG_REFUSED, "the global is of experiment '%s', its experiment file of '%s'", frame.name,

@@ -227,6 +227,13 @@ content() { # digest of the tensors alone
 	[ ! -e v ]
 }
 
+@test "an experiment file that is malformed comes from the stream, not from the command line" {
+	"$NG_BUILD"/t/frames path=bad.zst kind=global experiment='{"experiment": "leaflets", "rounds": -1}' >/dev/null
+	expect 65 ng-train -m "$model" -d d.jsonl -s site-a -o u bad.zst
+	says "'rounds' must be a whole number"
+	[ ! -e u ]
+}
+
 @test "misuse is 64" {
 	expect 64 ng-train -d d.jsonl -s a global
 	expect 64 ng-train -m "$model" -s a global
