@@ -319,6 +319,22 @@ need_users() {
 	grep -q '"content":"[0-9a-f]\{64\}"' "$E/log/00002/part-00000"
 }
 
+@test "a damaged newest log entry is written again, and stops no round" {
+	round site-a site-b
+	cp -r "$E/log/00002" whole
+	chmod u+w "$E/log/00002/part-00000"
+	printf x >>"$E/log/00002/part-00000"
+	update site-a
+	update site-b
+	expect 0 bash -o pipefail -c 'ng-pull -q --updates | ng-aggregate -q | ng-push --global'
+	says "log/00002: its bytes are not those"
+	# but for what was pruned then, which nobody knows any more
+	[ "$(jq -S 'del(.pruned)' whole/part-00000)" = "$(jq -S 'del(.pruned)' "$E/log/00002/part-00000")" ]
+	previous=$(b2sum -l 256 "$E/log/00002/part-00000" | cut -d' ' -f1)
+	grep -q "\"previous\":\"$previous\"" "$E/log/00003/part-00000"
+	[ ! -e "$E/log/00004" ]
+}
+
 @test "keep: old rounds go, the log tells of them" {
 	rm -rf board "$NG_STATE"
 	new_board rounds=6 'keep={"last": 2}'

@@ -102,6 +102,22 @@ static int append(struct ng_rounds *r, const json_t *entry, long n, struct ng_er
 	return rc;
 }
 
+/* A damaged newest entry counts as absent: it gives way, or nobody could ever add one. */
+static int drop_damaged(struct ng_rounds *r, long n, const struct ng_err *damage, struct ng_err *err)
+{
+	struct ng_name name = ng_object_name(NG_OBJ_LOG, n, NULL);
+	struct ng_object *o = NULL;
+	int rc;
+
+	ng_warn("%s; it is written again", damage->text);
+	rc = ng_object_open(&o, r->board, &name, err);
+	if (rc == 0)
+		rc = ng_object_discard(o, err);
+	ng_object_close(o);
+	/* another coordinator may have done so just now */
+	return rc < 0 && err->code != NG_TEMPFAIL && err->code != NG_NOINPUT ? -1 : 0;
+}
+
 int ng_rounds_log(struct ng_rounds *r, json_t *entry, struct ng_err *err)
 {
 	struct ng_entry *list;
@@ -119,6 +135,12 @@ int ng_rounds_log(struct ng_rounds *r, json_t *entry, struct ng_err *err)
 		json_object_del(entry, "previous");
 		if (next > 0) {
 			json_t *last = load_entry(r, next - 1, hex, &why);
+			if (!last && why.code == NG_DATA) {
+				struct ng_err damage = why;
+				if (drop_damaged(r, next - 1, &damage, &why) < 0)
+					break;
+				continue;
+			}
 			if (!last)
 				break;
 			/* another coordinator may have told of the same object just now */

@@ -109,7 +109,7 @@ int ng_rounds_claims(struct ng_claim **out, size_t *n, struct ng_rounds *r, long
 void ng_rounds_statement(struct ng_statement *out, const struct ng_rounds *r, enum ng_object_kind kind, long round,
 	const char *site, const char *base);
 
-/* Append to the log: entry (taken) gets "n" and "previous". */
+/* Append to the log: entry (taken) gets "n" and "previous".  A damaged newest entry is taken away first. */
 int ng_rounds_log(struct ng_rounds *r, json_t *entry, struct ng_err *err);
 /* The newest log entry with this kind, round and object, verified; NULL when there
  * is none (err untouched) or on failure. Caller decrefs. */
