@@ -11,6 +11,7 @@
 #include "common/base/compat.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <unistd.h>
@@ -400,9 +401,13 @@ static void take_up(void)
 	done.steps = layout.steps;
 	int got = ng_checkpoint_load(checkpoint, &done, &trainer, &err);
 
+	if (got < 0 && err.code != NG_DATA)
+		ng_die_err(&err);
 	if (got < 0) {
-		ng_warn("%s; the round starts again (remove the file)", err.text);
-		ng_die(NG_DATA, "'%s' cannot be used", checkpoint);
+		/* what it filled is half of two models; the next run finds no state and begins anew */
+		if (unlink(checkpoint) && errno != ENOENT)
+			ng_die_errno(NG_IOERR, "cannot remove the damaged '%s'", checkpoint);
+		ng_die(NG_TEMPFAIL, "%s: it was removed, the next run starts the round again", err.text);
 	}
 	if (got == 0)
 		return;

@@ -110,8 +110,21 @@ content() { # digest of the tensors alone
 	expect 0 $train --state s -o d global
 	says "trained already"
 	cmp a d
-	: >"$(echo s/train/*/checkpoint)"
-	expect 65 $train --state s -o e global
+}
+
+@test "a damaged state is removed, and the run after it starts the round again" {
+	$train -q --state s -o a global
+	state=$(echo s/train/*/checkpoint)
+	cp "$state" whole
+	for damage in 'head -c 0' 'head -c 100' 'head -c 20000'; do
+		$damage whole >"$state"
+		expect 75 $train --state s -o b global
+		says "the next run starts the round again"
+		[ ! -e b ]
+		expect 0 $train -q --state s -o b global
+		cmp a b
+		rm b
+	done
 }
 
 @test "dropout changes the result, the seed too, 0 is off" {
