@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -241,6 +242,10 @@ static int place(struct job *j, struct ng_stream *s, struct ng_stream *delta, co
 			for (size_t i = 0; i < n; i++)
 				a[i] += b[i];
 		}
+		for (size_t i = 0; i < n; i++)
+			if (!isfinite(a[i]))
+				return ng_fail(err, NG_REFUSED, "%s: tensor '%s': holds a value that is not finite",
+					ng_stream_name(delta ? delta : s), t->name);
 		ng_from_f32(b, base->dtype, a, n);
 		if (write_at(to, b, n * width, at, err) < 0)
 			return -1;

@@ -17,7 +17,8 @@
 /* s stands at a frame (ng_stream_next gave 1), a global; it is read to the end of
  * the stream, which holds nothing else, before the folder gets its name.  delta: NULL, or a stream standing at an
  * update that is added (--update-of): same tensors in the same order.  A tensor
- * that the base lacks, or in another shape, is NG_REFUSED, naming it; out
+ * that the base lacks, or in another shape, or whose result is not finite, is
+ * NG_REFUSED, naming it; out
  * existing is NG_NOTHING. */
 int ng_folder_write(
 	const char *out, const char *base, struct ng_stream *s, struct ng_stream *delta, struct ng_err *err);

@@ -1,6 +1,7 @@
 /* A global from a model folder, and model folders from a global: types, shards, what is kept, what is refused. */
 #include "common/base/compat.h"
 
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -239,6 +240,7 @@ int main(void)
 	make_stream("global.zst", &w, NG_KIND_GLOBAL, 0, 1);
 	make_stream("two.zst", &w, NG_KIND_GLOBAL, 0, 2);
 	make_stream("update.zst", &w, NG_KIND_UPDATE, 0.5f, 1);
+	make_stream("nan.zst", &w, NG_KIND_UPDATE, NAN, 1);
 	ng_weights_close(&w);
 	char *text;
 	size_t len;
@@ -257,6 +259,9 @@ int main(void)
 	CHECK(write_folder("moved", "base", "global.zst", "update.zst", &err) == 0);
 	check_folder("moved", 0.5f);
 	check_refusals();
+	CHECK(write_folder("nan", "base", "global.zst", "nan.zst", &err) < 0);
+	CHECK_INT_EQ(err.code, NG_REFUSED);
+	CHECK(access(in_dir("nan"), F_OK) != 0);
 	CHECK(write_folder("not", "base", "global.zst", "global.zst", &err) == 0); /* same tensors: the sum of both */
 	CHECK(write_folder("not2", "base", "update.zst", "two.zst", &err) < 0);
 	ng_remove_tree(dir);
